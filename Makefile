@@ -23,7 +23,7 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 # machine idle while it waits: everything else runs in that idle time, and in it only.
 IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PYTEST := $(BIN)/python -m pytest -q --durations=10
-FIRST := tests/integration/learn/test_live_library.py
+FIRST := tests/integration/episodes/test_builder.py
 TIMED = TIMEFORMAT="part $@: %0R s, its processes used the CPU for %0U + %0S s"; time
 # Slurms beside each other, each in a private copy of this host, or of another Debian release.
 APART := deploy/testbed/apart.sh

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 # SQLite counts up by itself only in a column of type INTEGER.
 _Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -213,17 +211,3 @@ def upgrade() -> None:
         ),
     )
     op.create_index("ix_links_cluster_id_start", "links", ["cluster_id", "start"])
-
-
-def downgrade() -> None:
-    op.drop_table("links")
-    op.drop_table("forecasts")
-    op.drop_table("decisions")
-    op.drop_table("snapshots")
-    op.drop_table("partition_modes")
-    op.drop_table("leases")
-    op.drop_table("jobs")
-    op.drop_table("chains")
-    op.drop_table("audit")
-    op.drop_table("idempotency_keys")
-    op.drop_table("clusters")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 # With the values of rows that are there already. Later ones always say what they mean.
 _SAID = {
@@ -40,12 +38,3 @@ def upgrade() -> None:
     for table, named in _OPTIONAL.items():
         for name, kind in named:
             op.add_column(table, sa.Column(name, kind))
-
-
-def downgrade() -> None:
-    for table, named in _OPTIONAL.items():
-        for name, _ in named:
-            op.drop_column(table, name)
-    for table, said in _SAID.items():
-        for name, _, _ in said:
-            op.drop_column(table, name)

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -27,7 +25,3 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name="fk_tokens_cluster_id"),
         sa.PrimaryKeyConstraint("token_id", name="pk_tokens"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("tokens")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -21,8 +19,3 @@ def upgrade() -> None:
     )
     columns = ["cluster_id", "state", "chain_id"]
     op.create_index("ix_links_cluster_id_state_chain_id", "links", columns)
-
-
-def downgrade() -> None:
-    op.drop_index("ix_links_cluster_id_state_chain_id", "links")
-    op.drop_table("sessions")

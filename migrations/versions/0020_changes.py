@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0020"
 down_revision = "0010"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,8 +26,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("cluster_id", name="pk_change_counts"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("change_counts")
-    op.drop_table("changes")

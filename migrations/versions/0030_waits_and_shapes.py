@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0030"
 down_revision = "0020"
-branch_labels = None
-depends_on = None
 
 
 def _cluster(table: str) -> tuple[sa.Column, sa.ForeignKeyConstraint]:
@@ -94,10 +92,3 @@ def _shapes() -> None:
         sa.Column("found", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("cluster_id", "source", name=op.f("pk_shape_quality")),
     )
-
-
-def downgrade() -> None:
-    for table in ("shape_quality", "shape_trials", "shapes", "queue_now"):
-        op.drop_table(table)
-    op.drop_table("wait_marks")
-    op.drop_table("wait_sums")

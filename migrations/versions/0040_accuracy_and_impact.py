@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0040"
 down_revision = "0030"
-branch_labels = None
-depends_on = None
 
 _POLICIES = ("mirage", "reactive", "fixed_lead", "average", "slurm_estimate")
 
@@ -77,8 +75,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("chain_id", "index", name="pk_outcomes"),
     )
     op.create_index("ix_outcomes_cluster_id_at", "outcomes", ["cluster_id", "at"])
-
-
-def downgrade() -> None:
-    for name in ("outcomes", "would_free", "accuracy_days", "foretold", "reports"):
-        op.drop_table(name)

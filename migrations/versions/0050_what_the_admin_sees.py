@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0050"
 down_revision = "0040"
-branch_labels = None
-depends_on = None
 
 
 def _clusters(table: str) -> sa.ForeignKeyConstraint:
@@ -59,10 +57,3 @@ def upgrade() -> None:
     )
     for column in ("actor", "event"):
         op.create_index(f"ix_audit_cluster_id_{column}_id", "audit", ["cluster_id", column, "id"])
-
-
-def downgrade() -> None:
-    for column in ("actor", "event"):
-        op.drop_index(f"ix_audit_cluster_id_{column}_id", "audit")
-    for name in ("ticks", "slurm_calls", "limits", "kill_switches"):
-        op.drop_table(name)

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0060"
 down_revision = "0050"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -42,8 +40,3 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name="fk_situations_cluster_id"),
         sa.PrimaryKeyConstraint("chain_id", name="pk_situations"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("situations")
-    op.drop_table("notices")

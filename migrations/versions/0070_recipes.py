@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0070"
 down_revision = "0060"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -20,9 +18,3 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("chains") as batch:
         batch.add_column(sa.Column("min_runtime_s", sa.BigInteger()))
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("chains") as batch:
-        batch.drop_column("min_runtime_s")
-    op.drop_table("recipes")

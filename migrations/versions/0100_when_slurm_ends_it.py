@@ -5,14 +5,7 @@ from alembic import op
 
 revision = "0100"
 down_revision = "0090"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     op.add_column("links", sa.Column("expected_end", sa.BigInteger()))
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("links") as batch:
-        batch.drop_column("expected_end")

@@ -12,8 +12,6 @@ from alembic import op
 
 revision = "0110"
 down_revision = "0100"
-branch_labels = None
-depends_on = None
 
 _TOLD = ("suspend", "suspend: refused", "resume", "resume: refused")
 
@@ -34,11 +32,6 @@ def upgrade() -> None:
     op.execute(
         _links.update().where(waiting, _last("event") == "suspend").values(held_at=_last("at"))
     )
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("links") as batch:
-        batch.drop_column("held_at")
 
 
 def _last(column: str) -> sa.ScalarSelect[object]:

@@ -18,8 +18,6 @@ from alembic import op
 
 revision = "0130"
 down_revision = "0120"
-branch_labels = None
-depends_on = None
 
 _TEXTS = ("actor", "reason", "asked_by", "reason_detail", "risk_detail")
 _NUMBERS = ("reason_link", "reason_job", "risk_link", "risk_job", "resumed_at", "registered_job")
@@ -96,37 +94,6 @@ def upgrade() -> None:
     _copy_the_audit()
     with op.batch_alter_table("chains") as batch:
         batch.drop_column("note")
-
-
-def downgrade() -> None:
-    op.add_column("chains", sa.Column("note", sa.Text(), nullable=False, server_default=""))
-    rows = op.get_bind().execute(sa.select(_chains)).mappings().all()
-    for row in rows:
-        word = row["risk_detail"] if row["at_risk"] == "Hindered" else row["at_risk"]
-        _set(row["chain_id"], {"note": _sentence(row), "at_risk": word or ""})
-    with op.batch_alter_table("chains") as batch:
-        batch.alter_column("note", server_default=None)
-        for name in (*_TEXTS, *_NUMBERS):
-            batch.drop_column(name)
-    for table, name in (
-        ("links", "replaced_at"),
-        ("clusters", "demoted_at"),
-        ("decisions", "submitted_at"),
-    ):
-        with op.batch_alter_table(table) as batch:
-            batch.drop_column(name)
-    op.drop_table("orders")
-
-
-def _sentence(row: Any) -> str:
-    """What 0.1.0 needs: how its sentences begin, and what they were about."""
-    if row["at_risk"]:
-        return f"{_AT_RISK}link {row['risk_link']}"
-    if row["actor"] == "user":
-        verb = "resumed" if row["state"] == "active" else row["state"]
-        return f"{verb} by {row['asked_by']}"
-    told = row["reason_detail"] if row["reason"] == "unrecorded" else row["reason"]
-    return f"{_PAUSED}{told}" if row["state"] == "paused" else told or ""
 
 
 def _fill_chains() -> None:

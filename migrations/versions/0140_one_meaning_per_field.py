@@ -10,8 +10,6 @@ from alembic import op
 
 revision = "0140"
 down_revision = "0130"
-branch_labels = None
-depends_on = None
 
 _NEVER_STARTED = ("CANCELLED", "DEADLINE", "REVOKED")
 _GOES_ON_OR_RAN = (
@@ -32,10 +30,3 @@ def upgrade() -> None:
         _jobs.c.start.is_(None), _jobs.c.end.is_not(None), _jobs.c.state.not_in(_GOES_ON_OR_RAN)
     )
     op.execute(_jobs.update().where(never_ran).values(cancelled_at=_jobs.c.end))
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("queue_now") as batch:
-        batch.drop_column("plans")
-    with op.batch_alter_table("jobs") as batch:
-        batch.drop_column("cancelled_at")

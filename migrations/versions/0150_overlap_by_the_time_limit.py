@@ -5,16 +5,8 @@ from alembic import op
 
 revision = "0150"
 down_revision = "0140"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     with op.batch_alter_table("chains") as batch:
         batch.alter_column("max_overlap_s", existing_type=sa.BigInteger(), nullable=True)
-
-
-def downgrade() -> None:
-    op.execute("UPDATE chains SET max_overlap_s = 14400 WHERE max_overlap_s IS NULL")
-    with op.batch_alter_table("chains") as batch:
-        batch.alter_column("max_overlap_s", existing_type=sa.BigInteger(), nullable=False)

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0160"
 down_revision = "0150"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -15,8 +13,3 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("slurm_calls") as batch:
         batch.alter_column("unread", server_default=None)
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("slurm_calls") as batch:
-        batch.drop_column("unread")

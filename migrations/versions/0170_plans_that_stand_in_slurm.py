@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0170"
 down_revision = "0160"
-branch_labels = None
-depends_on = None
 
 _links = sa.table("links", *map(sa.column, ("freed_at", "freed_by")))
 
@@ -21,11 +19,3 @@ def upgrade() -> None:
     op.add_column("links", sa.Column("planned_by", sa.Text()))
     op.add_column("decisions", sa.Column("release_at", sa.BigInteger()))
     op.execute(_links.update().where(_links.c.freed_at.is_not(None)).values(freed_by="service"))
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("decisions") as batch:
-        batch.drop_column("release_at")
-    with op.batch_alter_table("links") as batch:
-        for name in ("planned_by", "planned_release", "plan_min", "freed_by"):
-            batch.drop_column(name)

@@ -1,15 +1,10 @@
-"""policy_outcomes: what each policy would have made of a hand-over is a row, not two columns.
-
-The downgrade keeps the five policies that had columns; rows of any other are lost.
-"""
+"""policy_outcomes: what each policy would have made of a hand-over is a row, not two columns."""
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0180"
 down_revision = "0170"
-branch_labels = None
-depends_on = None
 
 _POLICIES = ("mirage", "reactive", "fixed-lead", "average", "slurm-estimate")
 _FIGURES = ("interruption_s", "overlap_s")
@@ -51,23 +46,3 @@ def upgrade() -> None:
         for policy in _POLICIES:
             for name in _name_columns(policy):
                 batch.drop_column(name)
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("outcomes") as batch:
-        for policy in _POLICIES:
-            for name in _name_columns(policy):
-                batch.add_column(sa.Column(name, sa.BigInteger()))
-    table = _build_outcomes()
-    for policy in _POLICIES:
-        its_row = (
-            _rows.c.chain_id == table.c.chain_id,
-            _rows.c.index == table.c.index,
-            _rows.c.policy == policy,
-        )
-        values = {
-            name: sa.select(_rows.c[figure]).where(*its_row).scalar_subquery()
-            for name, figure in zip(_name_columns(policy), _FIGURES, strict=True)
-        }
-        op.execute(table.update().values(values))
-    op.drop_table("policy_outcomes")

@@ -13,8 +13,6 @@ from alembic import op
 
 revision = "0190"
 down_revision = "0180"
-branch_labels = None
-depends_on = None
 
 _DEFAULT = 0.5
 _OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-overlap-price[= ]\d")
@@ -52,12 +50,3 @@ def _list_chains_whose_jobs_name_it() -> set[str]:
         for chain_id, line, comment in op.get_bind().execute(query)
         if _OPTION.search(line or "") or _SETTING.search(comment or "")
     }
-
-
-def downgrade() -> None:
-    # Else the next upgrade would take a price that was worked out for one that the user gave.
-    worked_out = _chains.c.asked_price.is_(None)
-    op.execute(_chains.update().where(worked_out).values(overlap_price=_DEFAULT))
-    with op.batch_alter_table("chains") as batch:
-        for name in ("missed_s", "start_up_s", "asked_price"):
-            batch.drop_column(name)

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0210"
 down_revision = "0200"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -19,8 +17,3 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("outcomes") as batch:
         batch.alter_column("while_away", server_default=None)
-
-
-def downgrade() -> None:
-    with op.batch_alter_table("outcomes") as batch:
-        batch.drop_column("while_away")

@@ -195,11 +195,6 @@ class Job:
         return self.cancelled_at is not None
 
     @property
-    def ready_at(self) -> int:
-        """The first instant at which Slurm could have started the job, as far as is known."""
-        return compute_ready_at(self.submit, self.eligible)
-
-    @property
     def wait_s(self) -> int | None:
         """The job's wait in seconds; None: the job has not run."""
         return (

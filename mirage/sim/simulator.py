@@ -12,7 +12,6 @@ from mirage.errors import ClusterRefused
 from mirage.sim import engine, moves
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import FAR, NONE, get_section
-from mirage.sim.arrays.live_columns import LiveColumns, copy_live_columns
 from mirage.sim.event_log import END_STATES, EventLog
 from mirage.sim.packing.allocation import OUTAGES
 from mirage.sim.packing.packed_params import build_bitmap
@@ -244,10 +243,6 @@ class Simulator:
             return END_STATES[code]
         return JobState.PENDING if self.arena.results[row, 0] == NONE else JobState.RUNNING
 
-    def get_live_columns(self) -> LiveColumns:
-        """Copy the live jobs as arrays."""
-        return copy_live_columns(self.arena.state, self.arena.list_queued_slots())
-
     def find(self, job_id: int) -> JobRecord | None:
         """Find a pending, running or ended job. If no call returned an ended job's end, only a job
         of the workload is found, without its nodes."""
@@ -289,17 +284,6 @@ class Simulator:
         """Forget the jobs that ended before an instant."""
         self._told.forget_ended(before)
 
-    def list_pending_ids(self) -> list[int]:
-        """List the ids of the eligible pending jobs in priority order."""
-        live = self.arena.get_live_records()
-        return [int(i) for i in live[self.arena.list_queued_slots(), layout.ID]]
-
-    def list_free_nodes(self) -> tuple[int, ...]:
-        """List the numbers of the nodes that are up and have no job."""
-        jobs = get_section(self.arena.state, layout.NODE_JOBS)
-        states = get_section(self.arena.state, layout.NODE_STATE)
-        return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
-
     def count_idle_nodes(self) -> int:
         """Count the nodes that are up and have no job."""
         return int(count_nodes(get_section(self.arena.state, layout.IDLE_BITS)))
@@ -335,21 +319,6 @@ class Simulator:
             found = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
             self._plan = (version, self.now, found)
         return self._plan[2]
-
-    def plan_job(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
-        """Plan the start of `job` as if it were eligible now. `limits`: other limits by job id."""
-        return self.fork().plan_job_in_place(replace(job, job_id=0), limits or {})
-
-    def plan_job_in_place(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """Plan like `plan_job`, on a fork that is not used again."""
-        slot = self.arena.find_slot(self.inject(job))
-        if limits:
-            changed = np.zeros(self.arena.room.slots, dtype=np.int64)
-            for job_id, limit in limits.items():
-                changed[self.arena.find_slot(job_id)] = limit
-            moves.set_time_limits(self.arena.state, changed)
-        start = int(self.arena.plan_starts_by_slot(self.arena.copy_for_plan())[slot])
-        return None if start == NONE else start
 
     def plan_unrestricted(
         self, job_id: int, limits: Ints | None = None, *, priority: int | None = None

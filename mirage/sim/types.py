@@ -175,14 +175,6 @@ def build_afterany(job_id: int) -> tuple[Dependency, ...]:
     return (Dependency(DependencyKind.AFTERANY, job_id),)
 
 
-def build_planned_release(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
-    """Build the dependency of a link with a planned release: `afterany:JOB?after:JOB+MINUTES`.
-
-    One met dependency suffices, so set `any_dependency` too.
-    """
-    return (*build_afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
     """A job as submitted, with its future: run time, failure, cancellation."""

@@ -14,10 +14,9 @@ class _AsciiConsole(Console):
         return "ascii"
 
 
-def create_console(*, stderr: bool = False) -> Console:
-    """Create a console on stdout or stderr; rich leaves out colours as NO_COLOR asks."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr) if _is_utf8(stream.encoding) else _AsciiConsole(stderr=stderr)
+def create_console() -> Console:
+    """Create a console on stdout; rich leaves out colours as NO_COLOR asks."""
+    return Console() if _is_utf8(sys.stdout.encoding) else _AsciiConsole()
 
 
 def _is_utf8(encoding: str | None) -> bool:

@@ -14,7 +14,7 @@ from mirage.features.dependency_text import DependencyList
 from mirage.sim.arrays.layout import FAR
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, JobRecord, Outage, Params, SimJob, build_afterany
+from mirage.sim.types import Event, EventKind, JobRecord, Params, SimJob, build_afterany
 from mirage.slurm.text import holds
 from mirage.slurm.text.dependency import check_unchanged
 
@@ -115,19 +115,6 @@ class SimulatedCluster:
         """Requeue as scontrol does: a running job ends and waits again."""
         self.simulator.requeue(job_id)
         self._record_requeue(job_id, self.simulator.now)
-
-    def hold_by_hand(self, job_id: JobId, *, admin: bool = False) -> None:
-        """Hold a job as its owner does with scontrol uhold. `admin`: as an admin does with scontrol
-        hold."""
-        self.simulator.hold(job_id, admin=admin)
-
-    def release_by_hand(self, job_id: JobId) -> None:
-        """Release a job as an admin does with scontrol release, whoever holds it."""
-        self.simulator.release(job_id)
-
-    def set_node_outage(self, name: str, outage: Outage) -> None:
-        """A node goes down, drains or comes back now."""
-        self.simulator.set_node(self._words.get_node_number(name), outage)
 
     def _process_events(self, events: list[Event]) -> None:
         """Process events around jobs: record requeued runs for accounting, and links that start."""

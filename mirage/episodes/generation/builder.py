@@ -135,17 +135,6 @@ class _EpisodeObserver:
         return len(in_line), max(starts) - sim.now if starts else NONE
 
 
-def build_episodes(
-    params: Params,
-    jobs: Sequence[SimJob],
-    settings: PairSettings,
-    about: TableMetadata | None = None,
-) -> EpisodeTable:
-    """Build all episodes in this process."""
-    builder = EpisodeBuilder(params, jobs, settings)
-    return builder.build_table(settings.start_points, about or describe_table(params, settings))
-
-
 def describe_table(
     params: Params,
     settings: PairSettings,

@@ -1,15 +1,12 @@
-"""Two quick looks at a simulated queue.
-
-`Simulator.get_live_columns` would copy every live job's record.
-"""
+"""Quick looks at a simulated queue, which copy no live job's record."""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.features.observation.sim_columns import gather_capacity
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import get_section
-from mirage.sim.arrays.live_columns import list_queue_places
 from mirage.sim.simulator import Simulator
 
 
@@ -17,10 +14,20 @@ def list_rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]
     """Ids of the partition's eligible pending jobs that ask for at most `nodes`."""
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
-    slots = get_section(state, layout.QUEUE_SLOT)[list_queue_places(state)]
+    slots = get_section(state, layout.QUEUE_SLOT)[_list_queue_places(state)]
     ours = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == partition)
     ids: NDArray[np.int64] = live[slots[ours], layout.ID]
     return ids
+
+
+def _list_queue_places(state: Ints) -> Ints:
+    """List the places of jobs in the queue's columns: first the old jobs, then the young ones.
+
+    priority_queue.py defines old and young.
+    """
+    k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
+    found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
+    return found
 
 
 def count_free_nodes(sim: Simulator, partition: int) -> int:

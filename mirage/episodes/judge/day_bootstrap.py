@@ -11,9 +11,7 @@ SEED = 20230213
 LEVEL_PCT = 95.0
 
 
-def draw_day_counts(
-    start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int = SEED
-) -> Floats:
+def draw_day_counts(start_point: NDArray[np.int64], *, draws: int = DRAWS) -> Floats:
     """Draw how often each episode is in each resample: [draws, E].
 
     Days (UTC, of the start point) that have episodes are drawn with replacement, as many as there
@@ -22,7 +20,7 @@ def draw_day_counts(
     found, day_of = np.unique(np.asarray(start_point) // DAY_S, return_inverse=True)
     if not len(found):
         return np.zeros((draws, 0))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     drawn = generator.multinomial(len(found), np.full(len(found), 1.0 / len(found)), size=draws)
     return np.asarray(drawn[:, day_of], dtype=np.float64)
 

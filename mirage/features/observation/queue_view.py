@@ -62,20 +62,9 @@ class LinkQueueView:
     """How far ahead the scheduler plans (bf_window), seconds."""
 
     @classmethod
-    def from_queue(
-        cls,
-        queue: Queue,
-        nodes: tuple[Node, ...],
-        params: Params,
-        link: HandoverInput,
-        users: UserNumbers,
-    ) -> Self:
-        """Build the view from the queue of a live Slurm or of a SimulatedCluster."""
-        return cls.from_observed_queue(ObservedQueue(queue, nodes, params, users), link)
-
-    @classmethod
     def from_observed_queue(cls, shown: "ObservedQueue", link: HandoverInput) -> Self:
-        """Build the view from a queue that was read once for many links."""
+        """Build the view from the queue of a live Slurm or of a SimulatedCluster. It was read once
+        for many links."""
         params, now = shown.params, shown.now
         pool = shown.get_pool(link.partition or params.partitions[0].name, link.job_id)
         share = 0

@@ -139,13 +139,6 @@ STARTS: NDArray[np.int64] = _compute_starts()
 """The first place of each group, and the total length: int64[groups + 1]."""
 
 
-def get_group_slice(group: str) -> slice:
-    """Return the places of a group: `observations[:, get_group_slice("plan")]`. KeyError if there
-    is no such group."""
-    i = list(GROUPS).index(group)
-    return slice(int(STARTS[i]), int(STARTS[i + 1]))
-
-
 def compute_fingerprint(
     groups: Mapping[str, tuple[tuple[str, Scaling], ...]], computation: int
 ) -> str:

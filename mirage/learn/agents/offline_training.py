@@ -50,7 +50,6 @@ def train_offline(  # noqa: PLR0913 - each is another thing
     balance: float = 0.0,
     judge: Callable[[Net], float] | None = None,
     epochs: int | None = None,
-    told: Callable[[], None] = lambda: None,
 ) -> OfflineResult:
     """Train a network. Returns the mean of its weights over the last steps, of the best epoch by
     `judge` if there is one.
@@ -66,7 +65,6 @@ def train_offline(  # noqa: PLR0913 - each is another thing
     )
     for epoch in range(settings["epochs"] if epochs is None else epochs):
         student.train_epoch(warm=epoch < settings["warm"])
-        told()
         if judge is None:
             best = OfflineResult(student.slow, epoch + 1, inf)
             continue

@@ -1,1 +1,1 @@
-"""A hand-over as a Gymnasium environment: over episode tables, or live on the simulator."""
+"""A hand-over as a Gymnasium environment, over episode tables."""

@@ -3,7 +3,7 @@
 An episode is one hand-over. At each instant of the predecessor's run, every ten minutes and at its
 end, the action is the standby's position (`PositionAction`). The reward is 0 until the outcome is
 known, then -(interruption + price x overlap) in hours, and the episode is terminated; none is
-truncated. Which form it is, over tables or live on the simulator, is the library's matter.
+truncated. The episodes are those of a `TableLibrary`.
 """
 
 from typing import Any, SupportsFloat
@@ -17,11 +17,11 @@ from gymnasium.vector.utils import batch_space
 from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
-from mirage.learn.environment.protocols import BOUND, Library, compute_rewards
+from mirage.learn.environment.table_library import BOUND, PositionAction, TableLibrary
 
 
 def build_observation_space(
-    library: Library, *, priced: bool = False
+    library: TableLibrary, *, priced: bool = False
 ) -> spaces.Space[Observations]:
     """F numbers of float32; their names are `library.features`. `priced`: one more, the price."""
     shape = (len(library.features) + priced,)
@@ -39,12 +39,12 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium's declaration
 
-    def __init__(self, library: Library, overlap_price: float = OVERLAP_PRICE) -> None:
+    def __init__(self, library: TableLibrary, overlap_price: float = OVERLAP_PRICE) -> None:
         self.library = library
         self.overlap_price = overlap_price
         self.render_mode = None
         self.observation_space = build_observation_space(library)
-        self.action_space = spaces.Discrete(library.positions)
+        self.action_space = spaces.Discrete(len(PositionAction))
         self._batch = library.create_batch(1)
         self._episode: int | None = None
 
@@ -68,7 +68,7 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
         """Raises InputError before the first `reset`, after the end, and for an unknown action."""
         if self._episode is None:
             raise InputError("The episode has ended, or none has begun: reset first.")
-        actions = _check_actions(self.library, np.array([action]), 1)
+        actions = _check_actions(np.array([action]), 1)
         ended = bool(self._batch.step(actions)[0])
         info: dict[str, Any] = {"handover": self._episode, "instant": int(self._batch.instant[0])}
         reward = 0.0
@@ -98,7 +98,7 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
 
     def __init__(
         self,
-        library: Library,
+        library: TableLibrary,
         num_envs: int,
         overlap_price: float = OVERLAP_PRICE,
         *,
@@ -113,7 +113,7 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         self.num_envs = num_envs
         self.render_mode = None
         self.single_observation_space = build_observation_space(library, priced=prices is not None)
-        self.single_action_space = spaces.Discrete(library.positions)
+        self.single_action_space = spaces.Discrete(len(PositionAction))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._batch = library.create_batch(num_envs)
@@ -143,7 +143,7 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         """Raises InputError before the first `reset` and for actions that do not fit."""
         if self.episode.min() < 0:
             raise InputError("No episode has begun: reset first.")
-        ended = self._batch.step(_check_actions(self.library, actions, self.num_envs))
+        ended = self._batch.step(_check_actions(actions, self.num_envs))
         observations = self._observe_with_prices()
         reward = np.zeros(self.num_envs)
         info: dict[str, Any] = {}
@@ -200,7 +200,12 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
         return mask
 
 
-def _check_episodes(library: Library, episodes: Ints) -> Ints:
+def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
+    """-(interruption + price x overlap) of each outcome, hours."""
+    return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))
+
+
+def _check_episodes(library: TableLibrary, episodes: Ints) -> Ints:
     if not ((episodes >= 0) & (episodes < len(library))).all():
         raise InputError(
             f"Episodes go from 0 to {len(library) - 1}; asked for {episodes.tolist()}."
@@ -208,8 +213,8 @@ def _check_episodes(library: Library, episodes: Ints) -> Ints:
     return episodes
 
 
-def _check_actions(library: Library, actions: Any, size: int) -> Ints:
+def _check_actions(actions: Any, size: int) -> Ints:
     known = np.asarray(actions)
-    if known.shape != (size,) or not ((known >= 0) & (known < library.positions)).all():
-        raise InputError(f"Actions should be {size} numbers from 0 to {library.positions - 1}.")
+    if known.shape != (size,) or not ((known >= 0) & (known < len(PositionAction))).all():
+        raise InputError(f"Actions should be {size} numbers from 0 to {len(PositionAction) - 1}.")
     return known.astype(np.int64, copy=False)

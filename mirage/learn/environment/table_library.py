@@ -1,6 +1,7 @@
 """Episode tables as a library of hand-overs: one move, held to free, by looking rows up."""
 
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import Any, Self
 
 import numpy as np
@@ -9,15 +10,23 @@ from numpy.typing import ArrayLike
 from mirage.domain.arrays import Flags, Floats, Ints, Observations
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.environment.protocols import BOUND, PositionAction
 
+BOUND = 1e9
+"""The absolute value of every number of an observation is at most this. Spaces are bounded by
+it."""
 _T_AND_F = 2
+
+
+class PositionAction(IntEnum):
+    """The standby's position until the next instant, ten minutes later, as an action."""
+
+    HELD = 0
+    """Wait."""
+    FREE = 1
 
 
 class TableLibrary:
     """The rows of many episodes, one below the other, held in memory once for all batches."""
-
-    positions = 2
 
     def __init__(
         self,
@@ -65,6 +74,7 @@ class TableLibrary:
         return len(self.first)
 
     def create_batch(self, size: int) -> "TableBatch":
+        """Make a batch of `size` hand-overs. None is under way until `begin_episodes`."""
         return TableBatch(self, size)
 
     def describe_episode(self, episode: int) -> dict[str, Any]:
@@ -73,10 +83,10 @@ class TableLibrary:
 
 
 class TableBatch:
-    """Rows of a library's tables. A hand-over ends where it is freed, or at its last instant.
+    """K hand-overs under way, each at an instant of its own episode: rows of a library's tables.
 
-    At the last instant, the predecessor's end, to wait and to free are the same: its outcome is
-    the reactive one.
+    A hand-over ends where it is freed, or at its last instant. There, at the predecessor's end, to
+    wait and to free are the same: the outcome is the reactive one.
     """
 
     def __init__(self, library: TableLibrary, size: int) -> None:
@@ -84,14 +94,19 @@ class TableBatch:
         self._row = np.zeros(size, dtype=np.int64)
         self._last = np.zeros(size, dtype=np.int64)
         self.instant = np.zeros(size, dtype=np.int64)
+        """int64[K]: instants passed since the predecessor's start."""
         self.outcome_h: Floats = np.zeros(size)
+        """float64[K]: start of the successor - end of the predecessor, hours; of ended ones."""
 
     def begin_episodes(self, which: Ints, episodes: Ints) -> None:
+        """Put the hand-overs `which` (int64[m], each once) at the start of `episodes`."""
         self._row[which] = self._library.first[episodes]
         self._last[which] = self._library.last[episodes]
         self.instant[which] = 0
 
     def step(self, actions: Ints) -> Flags:
+        """Advance all K by one instant, and return which of them ended there. None may have
+        ended before."""
         ended: Flags = (actions == PositionAction.FREE) | (self._row == self._last)
         np.take(self._library.outcome_h, self._row, out=self.outcome_h)
         self._row += ~ended
@@ -99,6 +114,7 @@ class TableBatch:
         return ended
 
     def observe(self) -> Observations:
+        """Return the observations float32[K, F] at each hand-over's instant, as a new array."""
         rows: Observations = self._library.observations.take(self._row, axis=0)
         return rows
 

@@ -7,7 +7,6 @@ The folder of the cache is therefore named after the contents of all files with 
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, TypeVar, cast
@@ -27,16 +26,15 @@ _build: Any = cgutils
 _borrow: Any = impl_ret_borrowed
 _unliteral: Callable[[Any], Any] = types.unliteral
 
-_ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
+_ROOMS: Final = ("mirage.sim", "mirage.features")
 """The rooms that hold kernels; a kernel is compiled with those it calls from another."""
 
 
 def _hash_sources() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for room in _ROOMS:
-        with suppress(ModuleNotFoundError):
-            for source in _list_sources(files(room)):
-                digest.update(source.read_bytes())
+        for source in _list_sources(files(room)):
+            digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 
 

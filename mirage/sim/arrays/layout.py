@@ -231,7 +231,6 @@ ROOM_EVENTS: Final = 2
 ROOM_EDGES: Final = 3
 ROOM_CELLS: Final = 4
 ROOM_LOG: Final = 5
-ROOM_SCRATCH: Final = 6
 
 EVENT_SUBMITTED: Final = 0
 EVENT_STARTED: Final = 1
@@ -279,7 +278,6 @@ SITE_UNEQUAL: Final = 22
 """Whether nodes differ in size."""
 SITE_RELEASE: Final = 23
 """Whose backfill it is: a Release."""
-SITE_SCALARS: Final = 32
 PARTITION_BITS: Final = 32
 """One bitmap a partition."""
 QOS_LIMITS: Final = 33

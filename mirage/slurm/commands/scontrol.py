@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mirage.domain.job import JobId
-from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm.text.dependency import normalize_dependency
 
@@ -89,11 +88,8 @@ class SiteConfig:
     priority_flags: frozenset[str]
     weights: Mapping[str, int]
     """Priority weights by factor, in lower case: age, fairshare, jobsize, partition, qos, assoc."""
-    max_age_s: int | None
     accounting: bool
     store_flags: frozenset[str]
-    min_job_age_s: int | None
-    """Seconds for which slurmctld keeps an ended job."""
     private_data: frozenset[str]
     slurm_user: str = ""
     """The user that may do everything, beside root."""
@@ -141,10 +137,8 @@ def parse_site_config(answer: str) -> SiteConfig:
         priority_type=values.get("PriorityType", ""),
         priority_flags=_parse_flags(values.get("PriorityFlags", "")),
         weights=weights,
-        max_age_s=parse_time_limit(values.get("PriorityMaxAge", "")),
         accounting=values.get("AccountingStorageType", "").endswith("/slurmdbd"),
         store_flags=_parse_flags(values.get("AccountingStoreFlags", "").lower()),
-        min_job_age_s=_parse_seconds(values.get("MinJobAge", "")),
         private_data=_parse_flags(values.get("PrivateData", "")),
         slurm_user=values.get("SlurmUser", "").partition("(")[0],
     )
@@ -152,9 +146,3 @@ def parse_site_config(answer: str) -> SiteConfig:
 
 def _parse_flags(text: str) -> frozenset[str]:
     return frozenset(_SEPARATORS.split(text)) - {"", "none"}
-
-
-def _parse_seconds(text: str) -> int | None:
-    """Return the seconds of a text such as `300 sec`."""
-    number = text.partition(" ")[0]
-    return int(number) if number.isdigit() else None

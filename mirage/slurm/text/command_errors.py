@@ -7,12 +7,10 @@ import re
 
 from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
 
-_PASSING = r"temporarily|try again|rate limit"
-"""What Slurm itself calls passing: it has done nothing, and does it later."""
 NO_ANSWER = re.compile(
     r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
     r"|send failure|receive failure|unexpected message|message received"
-    rf"|{_PASSING}|presently disabled|standby mode"
+    r"|temporarily|try again|rate limit|presently disabled|standby mode"
     r"|authentication|credential|munge|slurmdbd|database|configuration file"
     r"|can't find an address|resolve|cannot allocate memory|plugin",
     re.IGNORECASE,
@@ -28,12 +26,6 @@ _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MU
 def is_unreachable(said: str) -> bool:
     """Return whether Slurm's message means that it was not reached, rather than that it refused."""
     return NO_ANSWER.search(said) is not None
-
-
-def is_passing(said: str) -> bool:
-    """Return whether Slurm says that it has done nothing yet, and that the same request will do
-    later."""
-    return re.search(_PASSING, said, re.IGNORECASE) is not None
 
 
 def is_accounting_off(said: str) -> bool:

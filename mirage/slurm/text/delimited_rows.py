@@ -30,12 +30,12 @@ _NO_TEXT = frozenset({"(null)", "None assigned"})
 _NO_INSTANT = frozenset({"", "0", "N/A", "NONE", "UNKNOWN", "NOT_SET", "INVALID", "(NULL)"})
 
 
-def split_rows(answer: str, fields: Sequence[str], separator: str = SEPARATOR) -> list[Row]:
+def split_rows(answer: str, fields: Sequence[str]) -> list[Row]:
     """Split an answer into rows of `fields`. A newline inside a field is part of it.
 
     Raises MalformedText if a row has fewer or more fields.
     """
-    return split_intact_rows(answer, fields, make_strict_unread(), separator=separator)
+    return split_intact_rows(answer, fields, make_strict_unread())
 
 
 def split_intact_rows(

@@ -107,13 +107,9 @@ class DecisionFilter:
     until: int | None = None
 
 
-def record_decision(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
-    """Store the decision, as `intended` if Slurm is to be told. Returns its id."""
-    return record_decisions(tx, cluster_id, [new])[0]
-
-
 def record_decisions(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
-    """Store many decisions, each of another link, in a few statements. Returns the ids in order."""
+    """Store many decisions, each of another link, in a few statements, as `intended` if Slurm is to
+    be told. Returns the ids in order."""
     idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
     before = find_last_decisions(tx, cluster_id, idle)
     ids: dict[int, int] = {}

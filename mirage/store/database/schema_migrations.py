@@ -6,7 +6,6 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -28,19 +27,6 @@ def upgrade_schema(url: str, migrations_dir: Path, revision: str = "head") -> No
     """Upgrade the database to the newest schema, or create it. A failure changes nothing."""
     with _open_migration(url, migrations_dir) as config:
         command.upgrade(config, revision)
-
-
-def downgrade_schema(url: str, migrations_dir: Path, revision: str) -> None:
-    with _open_migration(url, migrations_dir) as config:
-        command.downgrade(config, revision)
-
-
-def write_revision(url: str, migrations_dir: Path, message: str) -> None:
-    """Write the next migration from the difference between the database and tables.py."""
-    with _open_migration(url, migrations_dir) as config:
-        known = ScriptDirectory.from_config(config).walk_revisions()
-        number = max((int(found.revision) for found in known), default=0) + 1
-        command.revision(config, message, autogenerate=True, rev_id=f"{number:04}")
 
 
 @contextmanager

@@ -34,11 +34,6 @@ class ForecastRow:
     """The successor's real wait; None until the hand-over is complete."""
 
 
-def record_forecast(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
-    """Store a forecast in place of the source's earlier one for the link."""
-    record_forecasts(tx, cluster_id, [new])
-
-
 def record_forecasts(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
     """Store many forecasts, each in place of its source's earlier one for the link."""
     values = [_build_values(cluster_id, new) for new in news]

@@ -11,7 +11,7 @@ def build_never_ran() -> ColumnElement[bool]:
 
 
 def build_ready_at() -> ColumnElement[int]:
-    """Build `Job.ready_at`."""
+    """Build `compute_ready_at`: the first instant at which Slurm could have started the job."""
     return case((jobs.c.eligible > jobs.c.submit, jobs.c.eligible), else_=jobs.c.submit)
 
 

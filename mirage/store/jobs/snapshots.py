@@ -12,7 +12,7 @@ from sqlalchemy import func, null, or_, select, update
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import UNKNOWN, Node, Queue
-from mirage.domain.time_units import DAY_S
+from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import NotFound
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import snapshots
@@ -146,20 +146,18 @@ def list_partitions(tx: Transaction, cluster_id: int) -> list[str]:
     return sorted({name for node in _unpack_json(packed) for name in node["partitions"]})
 
 
-def thin_snapshots(
-    tx: Transaction, cluster_id: int, now: int, *, keep_raw_s: int = DAY_S, every_s: int = 3600
-) -> int:
-    """Drop raw columns older than `keep_raw_s` but the first in every `every_s`; all after 30 days.
+def thin_snapshots(tx: Transaction, cluster_id: int, now: int) -> int:
+    """Drop raw columns older than a day but the first of every hour; all after 30 days.
 
     Features stay. Returns how many snapshots lost their raw columns.
     """
     old = (
         snapshots.c.cluster_id == cluster_id,
         snapshots.c.queue.is_not(None),
-        snapshots.c.taken_at < now - keep_raw_s,
+        snapshots.c.taken_at < now - DAY_S,
     )
     stays = select(func.min(snapshots.c.taken_at)).where(*old)
-    stays = stays.group_by(snapshots.c.taken_at // every_s)
+    stays = stays.group_by(snapshots.c.taken_at // HOUR_S)
     drop = or_(
         snapshots.c.taken_at < now - THINNED_FOR_S,
         snapshots.c.taken_at.not_in(stays.scalar_subquery()),

@@ -59,11 +59,6 @@ def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
     tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(demoted_at=at))
 
 
-def get_mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
-    """Return the partition's own mode, otherwise the cluster's."""
-    return resolve_mode(list_modes(tx, cluster_id), partition)
-
-
 def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     """Return the cluster's mode under "", and the mode of each partition that has its own."""
     rows = tx.execute(_SELECT_MODES, {"cluster_id": cluster_id})

@@ -92,12 +92,12 @@ PRESETS = {
 
 
 def generate_workload(
-    preset: str, *, nodes: int = 76, days: int = 60, seed: int = 0, start: int = EPOCH
+    preset: str, *, nodes: int = 76, days: int = 60, seed: int = 0
 ) -> list[SimJob]:
-    """Jobs submitted in `days` days from `start` to a machine of `nodes`, in that order."""
+    """Jobs submitted in `days` days from EPOCH to a machine of `nodes`, in that order."""
     if preset not in PRESETS:
         raise InputError(f"no preset {preset!r}: use one of {', '.join(PRESETS)}")
-    return _Generator(PRESETS[preset], nodes, seed).generate_jobs(days, start)
+    return _Generator(PRESETS[preset], nodes, seed).generate_jobs(days, EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,8 @@ def join_parts(parts: Iterable[Markup]) -> Markup:
     return Markup("").join(parts)
 
 
-def group_parts(parts: Iterable[Markup], *, cls: str = "", says: str = "") -> Markup:
-    """Group the parts; a browser shows `says` while the pointer rests on the group."""
-    return Markup("<g class='{}'>{}{}</g>").format(cls, _render_title(says), join_parts(parts))
+def group_parts(parts: Iterable[Markup], *, cls: str) -> Markup:
+    return Markup("<g class='{}'>{}</g>").format(cls, join_parts(parts))
 
 
 def draw_x_axis(
@@ -73,14 +72,12 @@ def draw_line(points: Points, *, cls: str = "line") -> Markup:
     return Markup("<polyline class='{}' points='{}'/>").format(cls, _format_points(points))
 
 
-def draw_band(lower: Points, upper: Points, *, cls: str = "band", says: str = "") -> Markup:
+def draw_band(lower: Points, upper: Points) -> Markup:
     """Fill the area between two lines of points; return empty markup for no points."""
     if not lower:
         return Markup("")
     ring = [*lower, *reversed(upper)]
-    return Markup("<polygon class='{}' points='{}'>{}</polygon>").format(
-        cls, _format_points(ring), _render_title(says)
-    )
+    return Markup("<polygon class='band' points='{}'></polygon>").format(_format_points(ring))
 
 
 def draw_bar(

@@ -93,10 +93,10 @@ class SimulatedRig:
         return ",".join(self._names[number] for number in record.node_list)
 
     def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
-        self.cluster.hold_by_hand(job_id, admin=admin)
+        self.cluster.simulator.hold(job_id, admin=admin)
 
     def lift_hold(self, job_id: JobId) -> None:
-        self.cluster.release_by_hand(job_id)
+        self.cluster.simulator.release(job_id)
 
     @property
     def _names(self) -> list[str]:

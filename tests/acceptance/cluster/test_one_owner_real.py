@@ -105,7 +105,7 @@ def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) 
         site.testbed.run(["scancel", str(standby)])
     site.tick()
     with site.store.read() as tx:
-        assert clusters.get_mode(tx, 1) is Mode.ACT
+        assert clusters.list_modes(tx, 1)[""] is Mode.ACT
     again = site.submit_chain("alices000003", "alice", WHOLE_NODE)
     bobs = site.submit_chain("bobs00000002", "bob")
     site.tick()

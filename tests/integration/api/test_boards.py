@@ -45,7 +45,7 @@ def served(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
         row = ForecastRow(
             chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=9)
         )
-        handover_forecasts.record_forecast(tx, cluster_id, row)
+        handover_forecasts.record_forecasts(tx, cluster_id, [row])
         handover_forecasts.settle_forecast(tx, cluster_id, ChainId(CHAIN), 2, 100)
     with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:
         text = client.get("/metrics").text

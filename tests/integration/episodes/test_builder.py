@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.episodes.generation.builder import EpisodeBuilder, build_episodes, describe_table
+from mirage.episodes.generation.builder import EpisodeBuilder, describe_table
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.pair_settings import PAIR_USER, PairSettings, build_pair_job
 from mirage.errors import InputError
@@ -21,6 +21,7 @@ from mirage.traces.workloads.replay import load_workload
 from tests.support.episodes import small
 from tests.support.episodes.tables import HOUR_S
 from tests.support.paths import SHARED
+from tests.support.sim.views import list_free_nodes
 
 FAR_S = 90 * 86400
 FAIR = {"priority_weight_fairshare": 500, "priority_decay_half_life_s": 86400}
@@ -76,7 +77,7 @@ def replayed(sim: Simulator, jobs: Sequence[SimJob], table: EpisodeTable, i: int
 def test_outcomes_are_those_of_a_replay_with_the_pair_in_it(site: str, seed: int) -> None:
     params, jobs = SITES[site], small.trace(seed)
     settings = small.settings(nodes=1 + seed)
-    table = build_episodes(params, jobs, settings)
+    table = small.build_episodes(params, jobs, settings)
     accruing = replace(params, accrue_always=True)
     assert len(table) == 4
     for i in range(len(table)):
@@ -88,7 +89,7 @@ def test_outcomes_are_those_of_a_replay_with_the_pair_in_it(site: str, seed: int
 
 
 def test_the_random_traces_have_both_interruption_and_overlap() -> None:
-    table = build_episodes(small.params(), small.trace(1), small.settings(nodes=2))
+    table = small.build_episodes(small.params(), small.trace(1), small.settings(nodes=2))
     assert (table.outcome_s > 0).any()
     assert (table.outcome_s < 0).any()
     assert (table.outcome_aged_s <= table.outcome_s).mean() > 0.9
@@ -96,7 +97,7 @@ def test_the_random_traces_have_both_interruption_and_overlap() -> None:
 
 
 def test_instants_are_every_ten_minutes_and_the_end() -> None:
-    table = build_episodes(small.params(), small.trace(1), small.settings(time_limit_s=1500))
+    table = small.build_episodes(small.params(), small.trace(1), small.settings(time_limit_s=1500))
     assert table.instant_s.tolist() == [0, 600, 1200, 1500]
     assert (table.predecessor_end - table.predecessor_start == 1500).all()
     assert (table.predecessor_start >= table.start_point).all()
@@ -104,17 +105,19 @@ def test_instants_are_every_ten_minutes_and_the_end() -> None:
 
 
 def test_where_age_counts_from_submission_anyhow_both_outcomes_are_one() -> None:
-    table = build_episodes(SITES["accrue"], small.trace(3), small.settings())
+    table = small.build_episodes(SITES["accrue"], small.trace(3), small.settings())
     assert (table.outcome_s == table.outcome_aged_s).all()
 
 
 def test_a_limit_of_one_job_leaves_no_overlap() -> None:
-    table = build_episodes(small.params(max_jobs_pu=1), small.trace(2, load=0.3), small.settings())
+    table = small.build_episodes(
+        small.params(max_jobs_pu=1), small.trace(2, load=0.3), small.settings()
+    )
     assert (table.outcome_s >= 0).all()
 
 
 def test_an_empty_machine_starts_the_successor_at_once() -> None:
-    table = build_episodes(small.params(), [], small.settings(every_s=20 * HOUR_S))
+    table = small.build_episodes(small.params(), [], small.settings(every_s=20 * HOUR_S))
     left_s = 2 * HOUR_S - table.instant_s
     assert (table.predecessor_start == table.start_point).all()
     # Within the scheduler's interval: the standby is let go between two passes.
@@ -126,7 +129,7 @@ def test_an_empty_machine_starts_the_successor_at_once() -> None:
 
 def test_blocks_of_one_builder_are_the_rows_of_one_pass() -> None:
     params, jobs, settings = small.params(), small.trace(4), small.settings()
-    whole = build_episodes(params, jobs, settings)
+    whole = small.build_episodes(params, jobs, settings)
     builder = EpisodeBuilder(params, jobs, settings)
     late = builder.build_table(settings.start_points[2:], describe_table(params, settings))
     assert late.start_point.tolist() == whole.start_point[2:].tolist()
@@ -138,7 +141,7 @@ def test_blocks_of_one_builder_are_the_rows_of_one_pass() -> None:
 def test_observations_are_those_of_the_replay_with_the_pair_in_it() -> None:
     """The memory is fed from the trace's beginning; here by the records, not by events."""
     params, jobs, settings = small.params(), small.trace(5), small.settings(nodes=2)
-    table = build_episodes(params, jobs, settings)
+    table = small.build_episodes(params, jobs, settings)
     for i in range(len(table)):
         for k in (0, 5, 12):
             sim = with_pair(params, jobs, settings, table, i)
@@ -234,14 +237,14 @@ def later(cancel_at: int | None, draw: np.random.Generator) -> int | None:
 def test_nothing_after_the_instant_is_in_what_is_known_at_it(seed: int) -> None:
     params, jobs = small.params(), small.trace(seed, load=1.2)
     settings = small.settings(nodes=2, every_s=10 * HOUR_S)
-    table = build_episodes(params, jobs, settings)
+    table = small.build_episodes(params, jobs, settings)
     outcomes_changed = 0
     for i in range(len(table)):
         for k in (0, 4, 8, 11):
             changed = other_future(params, jobs, settings, table, i, k)
             point = int(table.start_point[i])
             alone = replace(settings, since=point, until=point + 1)
-            other = build_episodes(params, changed, alone)
+            other = small.build_episodes(params, changed, alone)
             known = slice(0, k + 1)
             for name in ("observations", "rivals", "rivals_planned_s", "free_nodes"):
                 before, after = getattr(table, name)[i, known], getattr(other, name)[0, known]
@@ -261,7 +264,7 @@ def known_waits(table: EpisodeTable, i: int, now: int) -> list[tuple[int, int]]:
 
 def test_what_rules_read_is_what_the_simulator_shows() -> None:
     params, jobs, settings = small.params(), small.trace(7, load=1.3), small.settings(nodes=2)
-    table = build_episodes(params, jobs, settings)
+    table = small.build_episodes(params, jobs, settings)
     planned = 0
     for i in range(len(table)):
         for k in range(len(table.instant_s) - 1):
@@ -272,14 +275,14 @@ def test_what_rules_read_is_what_the_simulator_shows() -> None:
             starts = [plans[r.job_id] - sim.now for r in line if r.job_id in plans]
             assert table.rivals[i, k] == len(line)
             assert table.rivals_planned_s[i, k] == max(starts, default=-1)
-            assert table.free_nodes[i, k] == len(sim.list_free_nodes())
+            assert table.free_nodes[i, k] == len(list_free_nodes(sim))
             planned += bool(starts)
     assert planned > 10
 
 
 def test_a_table_says_what_it_was_made_from() -> None:
     params, settings = small.params(), small.settings()
-    about = build_episodes(params, small.trace(1), settings).about
+    about = small.build_episodes(params, small.trace(1), settings).about
     assert about.features == spec.NAMES
     assert about.features_fingerprint == spec.FINGERPRINT
     assert about.cluster["max_jobs_pu"] == 3
@@ -298,7 +301,7 @@ def test_a_table_says_what_it_was_made_from() -> None:
 )
 def test_a_pair_that_cannot_be_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        build_episodes(small.params(), small.trace(1), small.settings(**fields))
+        small.build_episodes(small.params(), small.trace(1), small.settings(**fields))
 
 
 @pytest.mark.slow
@@ -310,7 +313,7 @@ def test_outcomes_on_lonestar6_are_those_of_whole_replays() -> None:
     settings = PairSettings(
         nodes=8, time_limit_s=48 * HOUR_S, every_s=36 * HOUR_S, since=monday, until=monday + 2**17
     )
-    table = build_episodes(params, jobs, settings)
+    table = small.build_episodes(params, jobs, settings)
     assert len(table) == 2
     for i, k in ((0, 0), (0, 100), (0, 270), (0, 288), (1, 30), (1, 200), (1, 285), (1, 288)):
         sim = with_pair(params, jobs, settings, table, i)

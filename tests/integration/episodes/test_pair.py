@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.episodes.generation.builder import build_episodes
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.episodes.table.pair_settings import (
     PAIR_USER,
@@ -29,6 +28,7 @@ from mirage.sim.types import (
 from tests.integration.episodes.test_builder import ids, replayed, seen_at, with_pair
 from tests.support.episodes import small
 from tests.support.episodes.tables import HOUR_S, MONDAY
+from tests.support.sim.views import list_free_nodes
 
 DAY_S = 86400
 SHORT = Partition(name="short", nodes=(0, 1), max_time_s=DAY_S)
@@ -90,7 +90,7 @@ def test_a_pair_that_fits_the_partition_it_names_is_taken() -> None:
 @pytest.mark.parametrize("partition", ["", "long"])
 def test_the_pair_lives_in_its_partition(partition: str) -> None:
     jobs, settings = in_turn(1), small.settings(partition=partition, every_s=10 * HOUR_S)
-    table = build_episodes(TWO, jobs, settings)
+    table = small.build_episodes(TWO, jobs, settings)
     assert table.about.partition == partition
     place = 1 if partition else 0
     members = set(TWO.partitions[place].nodes)
@@ -111,7 +111,7 @@ def test_the_pair_lives_in_its_partition(partition: str) -> None:
                 if r.eligible is not None and r.job.partition == partition and r.job.nodes <= 1
             ]
             assert table.rivals[i, k] == len(line)
-            assert table.free_nodes[i, k] == len(members & set(sim.list_free_nodes()))
+            assert table.free_nodes[i, k] == len(members & set(list_free_nodes(sim)))
             seen_rivals += len(line)
         waits = table.get_started_jobs(i)
         mine = [j for j in jobs if j.partition == partition]
@@ -124,12 +124,12 @@ def test_a_pair_has_the_fair_share_and_the_limits_of_a_user_of_the_trace() -> No
     fair = small.params(priority_weight_fairshare=100_000, max_jobs_pu=1)
     own, real = small.settings(), small.settings(user="u1")
     assert build_pair_job(own).user == PAIR_USER
-    table = build_episodes(fair, jobs, real)
+    table = small.build_episodes(fair, jobs, real)
     assert table.about.user == "u1"
     for i in range(len(table)):
         sim = with_pair(fair, jobs, real, table, i)
         assert replayed(sim, jobs, table, i, 3) == table.outcome_s[i, 3]
-    assert (build_episodes(fair, jobs, own).outcome_s != table.outcome_s).any()
+    assert (small.build_episodes(fair, jobs, own).outcome_s != table.outcome_s).any()
 
 
 def test_a_user_at_the_limit_of_submitted_jobs_gives_no_episode() -> None:
@@ -138,9 +138,9 @@ def test_a_user_at_the_limit_of_submitted_jobs_gives_no_episode() -> None:
         for i in (1, 2)
     ]
     site = small.params(qos=(Qos(max_submit_pu=2),))
-    table = build_episodes(site, crowd, small.settings(user="u"))
+    table = small.build_episodes(site, crowd, small.settings(user="u"))
     assert (len(table), table.about.left_out) == (0, 4)
-    assert len(build_episodes(site, crowd, small.settings())) == 4
+    assert len(small.build_episodes(site, crowd, small.settings())) == 4
 
 
 def test_the_account_is_the_user_s_own() -> None:
@@ -185,7 +185,7 @@ def test_the_observed_successor_asks_for_whole_nodes_as_the_pair_does() -> None:
 
 def test_a_node_that_is_lost_later_is_not_known_before() -> None:
     jobs, settings = small.trace(1), small.settings(nodes=2, every_s=20 * HOUR_S)
-    table = build_episodes(small.params(), jobs, settings)
+    table = small.build_episodes(small.params(), jobs, settings)
     before = 6
     lost = int(table.instants[0, before]) + 1
     events = (
@@ -194,7 +194,7 @@ def test_a_node_that_is_lost_later_is_not_known_before() -> None:
         NodeEvent(lost + 20 * DAY_S, 0, Outage.RESUME),
         NodeEvent(lost + 20 * DAY_S, 1, Outage.RESUME),
     )
-    other = build_episodes(small.params(node_events=events), jobs, settings)
+    other = small.build_episodes(small.params(node_events=events), jobs, settings)
     for name in ("observations", "rivals", "rivals_planned_s", "free_nodes"):
         early = [getattr(t, name)[0, : before + 1].tolist() for t in (table, other)]
         assert early[0] == early[1], name
@@ -208,7 +208,7 @@ def test_a_reservation_of_the_cluster_file_is_known_from_the_first_instant() -> 
     kept = Reservation(start=begins, end=begins + 6 * HOUR_S)
     settings = small.settings(every_s=20 * HOUR_S, time_limit_s=HOUR_S)
     gap = spec.PLACES["plan_wait"]
-    plain = build_episodes(small.params(), [], settings)
-    told = build_episodes(small.params(reservations=(kept,)), [], settings)
+    plain = small.build_episodes(small.params(), [], settings)
+    told = small.build_episodes(small.params(reservations=(kept,)), [], settings)
     assert told.predecessor_end[0] < begins
     assert told.observations[0, 3, gap] > plain.observations[0, 3, gap] + 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.episodes.generation import parallel, resumable_build
-from mirage.episodes.generation.builder import build_episodes, describe_table
+from mirage.episodes.generation.builder import describe_table
 from mirage.episodes.generation.resumable_build import TablePlan, build_table
 from mirage.errors import InputError
 from tests.support.episodes import small
@@ -40,7 +40,7 @@ def interrupted(after: int) -> parallel.PointsCallback:
 
 def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
     made = build_table(plan(), tmp_path / "E.npz")
-    whole = build_episodes(small.params(), small.trace(1), MANY)
+    whole = small.build_episodes(small.params(), small.trace(1), MANY)
     assert made.kept == 0
     assert (made.table.outcome_s == whole.outcome_s).all()
     assert (made.table.observations == whole.observations).all()

@@ -7,7 +7,7 @@ import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.features.observation import feature_vector, spec
-from mirage.features.observation.queue_view import LinkQueueView
+from mirage.features.observation.queue_view import LinkQueueView, ObservedQueue
 from mirage.features.observation.running_stats import RunningStats
 from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, SelectType
 from tests.support.features.scene import (
@@ -60,9 +60,8 @@ def _both(
     cluster.advance(at - BEGIN)
     told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
     simulated = LinkQueueView.from_simulator(simulator, make_handover_input(at), memory.users)
-    live = LinkQueueView.from_queue(
-        cluster.fetch_queue(), cluster.fetch_nodes(), params, make_handover_input(at), told.users
-    )
+    shown = ObservedQueue(cluster.fetch_queue(), cluster.fetch_nodes(), params, told.users)
+    live = LinkQueueView.from_observed_queue(shown, make_handover_input(at))
     return (simulated, memory), (live, told), cluster
 
 

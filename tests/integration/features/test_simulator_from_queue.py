@@ -11,13 +11,15 @@ from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.observation import feature_vector, spec
+from mirage.features.observation import feature_vector
 from mirage.features.observation.running_stats import RunningStats
 from mirage.features.simulator_from_queue import build_queue_simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.integration.features.test_feature_vector import SITES
+from tests.support.features.groups import get_group_slice
 from tests.support.features.scene import BEGIN, HOUR, dressed, make_handover_input, played, workload
 from tests.support.jobs import make_job
+from tests.support.sim.views import list_free_nodes, list_pending_ids
 
 NOW = BEGIN
 
@@ -69,7 +71,7 @@ def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
     assert second is not None
     assert (first.start, first.allocated) == (NOW - 1800, (1, 2))
     assert second.allocated == (0,)
-    assert simulator.list_free_nodes() == (3,)
+    assert list_free_nodes(simulator) == (3,)
 
 
 def test_a_running_job_ends_at_its_limit() -> None:
@@ -88,7 +90,7 @@ def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
     )
     stood = build_queue_simulator(SMALL, queue, _nodes("aiii"))
     assert stood.left_out == {}
-    assert stood.simulator.list_free_nodes() == (3,)
+    assert list_free_nodes(stood.simulator) == (3,)
 
 
 def test_jobs_that_do_not_fit_are_named() -> None:
@@ -104,7 +106,7 @@ def test_jobs_that_do_not_fit_are_named() -> None:
 def test_pending_jobs_stand_in_slurms_order() -> None:
     jobs = [_job(i, priority=p) for i, p in ((1, 50), (2, 300), (3, 200), (4, 300))]
     simulator = build_queue_simulator(SMALL, Queue.from_jobs(NOW, jobs)).simulator
-    assert simulator.list_pending_ids() == [2, 4, 3, 1]
+    assert list_pending_ids(simulator) == [2, 4, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any
     simulator = build_queue_simulator(SMALL, queue, _nodes("aiii")).simulator
     simulator.advance(NOW + 30)
     assert [r.job_id for r in simulator.list_pending()] == [2]
-    assert simulator.list_pending_ids() == []
+    assert list_pending_ids(simulator) == []
 
 
 def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
@@ -205,7 +207,7 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     observer = feature_vector.SnapshotObserver(snapshot, params, told)
     live = observer.observe_link(make_handover_input(at))
     simulated = feature_vector.observe_simulator(simulator, make_handover_input(at), memory)
-    plans = spec.get_group_slice("plan")
+    plans = get_group_slice("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()
 

@@ -1,4 +1,4 @@
-"""The table form: rows are looked up, the outcome is that of the row where the standby is freed."""
+"""Rows are looked up; the outcome is that of the row where the standby is freed."""
 
 from copy import copy
 from pathlib import Path
@@ -11,8 +11,7 @@ import stable_baselines3.common.env_checker
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv
-from mirage.learn.environment.protocols import BOUND, PositionAction
-from mirage.learn.environment.table_library import TableLibrary
+from mirage.learn.environment.table_library import BOUND, PositionAction, TableLibrary
 from tests.integration.learn.random_tables import FEATURES, random_library, random_tables
 from tests.support.episodes import tables as made
 
@@ -155,7 +154,7 @@ def test_steps_out_of_turn_and_unknown_actions_are_refused() -> None:
         env.step(PositionAction.HELD)
     env.reset()
     with pytest.raises(InputError, match="from 0 to 1"):
-        env.step(PositionAction.PINNED)
+        env.step(2)
     env.step(PositionAction.FREE)
     with pytest.raises(InputError, match="reset first"):
         env.step(PositionAction.HELD)

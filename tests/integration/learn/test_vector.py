@@ -12,8 +12,8 @@ from stable_baselines3.common.vec_env import VecMonitor
 
 from mirage.errors import InputError
 from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
-from mirage.learn.environment.protocols import PositionAction
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
+from mirage.learn.environment.table_library import PositionAction
 from tests.integration.learn.random_tables import FEATURES, random_library
 
 K = 6

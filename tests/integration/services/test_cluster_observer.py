@@ -24,6 +24,7 @@ from mirage.sim.types import Params, SimJob
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from mirage.worker import Worker
+from tests.support.features.groups import get_group_slice
 from tests.support.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.support.services import slurm_jobs
 from tests.support.services.scene import Scene
@@ -105,7 +106,7 @@ def test_the_service_shows_what_training_has_shown(sqlite_store: Store, site: st
     params, jobs = SITES[site], workload(3, jobs=LOAD)
     start, trained = in_training(params, jobs)
     served = in_service(sqlite_store, params, jobs, start)
-    plans = spec.get_group_slice("plan")
+    plans = get_group_slice("plan")
     for a, b in zip(trained, served, strict=True):
         pairs = zip(spec.NAMES[: plans.start], a, b, strict=False)
         assert {name: (x, y) for name, x, y in pairs if x != y} == {}
@@ -141,7 +142,7 @@ def test_a_later_links_predecessor_waited_since_it_was_eligible(sqlite_store: St
 
 def planned(rows: list[Observation]) -> NDArray[np.float64]:
     """The numbers of the plans, seconds."""
-    return spec.invert_scaling(np.array(rows))[:, spec.get_group_slice("plan")]
+    return spec.invert_scaling(np.array(rows))[:, get_group_slice("plan")]
 
 
 def shown_in(store: Store, observer: Observer | None, snapshot: Snapshot) -> str:

@@ -67,7 +67,7 @@ def hand_over(  # noqa: PLR0913 - what one is like
         if mode is not None:
             waits = Decision(action=Action.WAIT, reason="not yet", policy="auto")
             new = NewDecision(at=end - HOUR, chain_id=chain_id, index=2, mode=mode, decision=waits)
-            decisions.record_decision(tx, cluster_id, new)
+            decisions.record_decisions(tx, cluster_id, [new])
         rows = [(chain_id, 2, policy, end - lead) for policy, lead in (leads or {}).items()]
         put_would_free(tx, rows)
 

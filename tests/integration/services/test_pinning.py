@@ -19,6 +19,7 @@ from mirage.sim.types import Outage
 from mirage.store.chains.decisions import Effect
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
+from tests.support.cluster.nodes import set_node_outage
 from tests.support.services.scene import HOUR, Failing, Scene
 from tests.support.slurm.printed_jobs import reread_queue_job
 
@@ -71,7 +72,7 @@ def test_it_starts_on_its_predecessors_node_as_that_ends(store: Store) -> None:
 
 def test_a_node_that_drains_unpins_it_at_once(store: Store) -> None:
     made = scene(store)
-    made.cluster.set_node_outage(names(made)[0], Outage.DRAIN)
+    set_node_outage(made.cluster, names(made)[0], Outage.DRAIN)
     made.tick(120)
     assert made.standby.position is Position.HELD
     assert made.held
@@ -81,7 +82,7 @@ def test_a_node_that_drains_unpins_it_at_once(store: Store) -> None:
 def test_behind_a_requeued_predecessor_it_is_held_again(store: Store) -> None:
     """Their node went down."""
     made = scene(store)
-    made.cluster.set_node_outage(names(made)[0], Outage.DOWN)
+    set_node_outage(made.cluster, names(made)[0], Outage.DOWN)
     made.tick(60)
     assert made.job(1).state is JobState.PENDING
     assert made.standby.position is Position.HELD
@@ -91,7 +92,7 @@ def test_what_its_predecessor_leaves_pinned_is_freed(store: Store) -> None:
     """Their node drained while the service was away; on the other one somebody runs for longer."""
     made = scene(store)
     theirs = names(made)
-    made.cluster.set_node_outage(theirs[0], Outage.DRAIN)
+    set_node_outage(made.cluster, theirs[0], Outage.DRAIN)
     made.tick(HOUR)
     assert told(made) == [Action.PIN, Action.FREE]
     made.tick(HOUR)
@@ -110,7 +111,7 @@ def test_moves_of_one_hand_over_are_capped(store: Store) -> None:
     made = scene(store, limits=Limits(max_touches=4))
     node = names(made)[0]
     for outage in (Outage.DRAIN, Outage.RESUME) * 4:
-        made.cluster.set_node_outage(node, outage)
+        set_node_outage(made.cluster, node, outage)
         made.tick(120)
     assert told(made) == [Action.PIN, Action.HOLD, Action.PIN, Action.HOLD]
     assert made.held
@@ -190,7 +191,7 @@ def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) ->
     made.rules = replace(made.rules, observer=busy if twin else None)
     made.worker = made.new_worker()
     made.tick()
-    made.cluster.set_node_outage(names(made)[0], Outage.DRAIN)
+    set_node_outage(made.cluster, names(made)[0], Outage.DRAIN)
     made.tick(120)
     assert told(made)[0] is Action.PIN
     assert made.standby.position is not Position.PINNED
@@ -199,7 +200,7 @@ def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) ->
 
 def test_limits_do_not_keep_a_standby_on_a_node_that_drains(store: Store) -> None:
     made = scene(store, "auto", Limits(max_lead_s=60))
-    made.cluster.set_node_outage(names(made)[0], Outage.DRAIN)
+    set_node_outage(made.cluster, names(made)[0], Outage.DRAIN)
     made.tick(120)
     assert told(made)[0] is Action.PIN
     assert made.held

@@ -133,7 +133,7 @@ def test_a_pause_is_told_once(scene: RequestScene) -> None:
 
 
 def test_a_hold_that_is_not_mirages_is_not_lifted(scene: RequestScene) -> None:
-    scene.cluster.hold_by_hand(scene.job_id(2))
+    scene.cluster.simulator.hold(scene.job_id(2))
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -146,7 +146,7 @@ def test_a_hold_that_is_not_mirages_is_not_lifted(scene: RequestScene) -> None:
 def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
+    scene.cluster.simulator.hold(scene.job_id(2), admin=True)
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     scene.tick()
@@ -161,9 +161,9 @@ def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(
     """It is the owner's to release then, not Mirage's."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
+    scene.cluster.simulator.hold(scene.job_id(2), admin=True)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2))
+    scene.cluster.simulator.hold(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     assert (scene.reason(2), "resume" in scene.events()) == ("JobHeldUser", False)
@@ -176,10 +176,10 @@ def test_a_hold_that_came_after_a_pause_was_undone_by_hand_is_not_lifted(
     scene.ask(ChainState.PAUSED)
     scene.tick()
     assert scene.held(2)
-    scene.cluster.release_by_hand(scene.job_id(2))
+    scene.cluster.simulator.release(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2), admin=admin)
+    scene.cluster.simulator.hold(scene.job_id(2), admin=admin)
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.ask(ChainState.ACTIVE)
@@ -193,7 +193,7 @@ def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: Requ
     """And that hold is Mirage's again."""
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.release_by_hand(scene.job_id(2))
+    scene.cluster.simulator.release(scene.job_id(2))
     scene.tick()
     assert scene.held(2)
     scene.ask(ChainState.ACTIVE)
@@ -207,11 +207,11 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
 ) -> None:
     scene.ask(ChainState.PAUSED)
     queue = scene.cluster.fetch_queue()
-    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
+    scene.cluster.simulator.hold(scene.job_id(2), admin=True)
     request_enforcement.enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert scene.reason(2) == "JobHeldAdmin"
     assert scene.events()[-2:] == ["suspend", "suspend: overtaken"]
-    scene.cluster.release_by_hand(scene.job_id(2))
+    scene.cluster.simulator.release(scene.job_id(2))
     scene.tick()
     assert scene.held(2), "the pause holds at the next look, not after a quarter of an hour"
     scene.ask(ChainState.ACTIVE)
@@ -226,7 +226,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     queue = scene.cluster.fetch_queue()
-    scene.cluster.hold_by_hand(scene.job_id(2), admin=True)
+    scene.cluster.simulator.hold(scene.job_id(2), admin=True)
     request_enforcement.enforce_requests(scene.store, scene.cluster, scene.cluster_id, queue)
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
 
@@ -237,7 +237,7 @@ def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: RequestScene) -> N
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2))
+    scene.cluster.simulator.hold(scene.job_id(2))
     scene.tick()
     scene.tick()
     assert scene.held(2)
@@ -247,7 +247,7 @@ def test_a_hold_that_was_refused_is_not_mirages(scene: RequestScene) -> None:
     scene.cluster.error = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.cluster.hold_by_hand(scene.job_id(2))
+    scene.cluster.simulator.hold(scene.job_id(2))
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     scene.tick()
@@ -351,7 +351,7 @@ def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an
     scene.ask(ChainState.PAUSED)
     for _ in range(10):
         scene.tick()
-        scene.cluster.release_by_hand(scene.job_id(2))
+        scene.cluster.simulator.release(scene.job_id(2))
     assert scene.events().count("suspend") == request_enforcement.MOST_TRIES
     scene.tick(request_enforcement.ASK_AGAIN_S)
     assert scene.events().count("suspend") == request_enforcement.MOST_TRIES + 1

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes.generation.builder import build_episodes
 from mirage.services.replay import twin_tables
 from tests.support.episodes import small
 
@@ -23,7 +22,7 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
         replace(job, user=f"u{(job.submit - first) // 14400}_{i % 3}")
         for i, job in enumerate(trace)
     ]
-    table = build_episodes(params, jobs, small.settings(every_s=5000))
+    table = small.build_episodes(params, jobs, small.settings(every_s=5000))
     asking = twin_tables.build_request(table, params, jobs, samples=10)
     whole = twin_tables.make_twin_table(asking, tmp_path / "whole.twin.npz", 1)
     done = []

@@ -193,7 +193,7 @@ def demoted(scene: Scene) -> object:
     with scene.store.begin() as tx:
         wrong = Forecast(p50_s=9999.0)
         row = ForecastRow(chain_id=CHAIN, index=2, source="always", at=NOW, forecast=wrong)
-        handover_forecasts.record_forecast(tx, 1, row)
+        handover_forecasts.record_forecasts(tx, 1, [row])
         handover_forecasts.settle_forecast(tx, 1, CHAIN, 2, 0)
     begins, limit = scene.cluster.at, {"time_limit_s": LASTS_S + 60 * MINUTE}
     scene.show(running(2, begins, **limit), held(3, **limit))

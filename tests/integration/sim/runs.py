@@ -6,6 +6,7 @@ from mirage.errors import ClusterRefused
 from mirage.sim.simulator import Simulator
 from tests.integration.sim.cases import Case
 from tests.support.sim.reference.reference import Reference
+from tests.support.sim.views import list_pending_ids
 
 
 class Outcome(NamedTuple):
@@ -34,7 +35,7 @@ def _play(sim: Any, case: Case, look_at: int | None) -> Outcome:
     for i, move in enumerate(case.moves):
         if look_at is not None and look_at < move.at and not order:
             sim.advance(look_at)
-            plan, order, look_at = sim.compute_planned_starts(), sim.list_pending_ids(), None
+            plan, order, look_at = sim.compute_planned_starts(), list_pending_ids(sim), None
         sim.advance(move.at)
         try:
             getattr(sim, move.name)(*move.args, **move.options)
@@ -42,7 +43,7 @@ def _play(sim: Any, case: Case, look_at: int | None) -> Outcome:
             refused.append(i)
     if look_at is not None:
         sim.advance(look_at)
-        plan, order = sim.compute_planned_starts(), sim.list_pending_ids()
+        plan, order = sim.compute_planned_starts(), list_pending_ids(sim)
     sim.advance(case.until)
     return Outcome(_jobs(sim, case), tuple(refused), plan, order)
 

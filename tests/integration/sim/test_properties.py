@@ -18,6 +18,7 @@ from tests.integration.sim.cases import GROUPS, Case, case_of
 from tests.support.sim.reference.cluster import is_whole, large_enough, nodes_of, qos_of, reserved
 from tests.support.sim.reference.faults import partition_named, qos_named
 from tests.support.sim.scenes import T0, job_at, site
+from tests.support.sim.views import list_free_nodes, list_pending_ids
 
 CASES = st.builds(case_of, st.sampled_from(GROUPS), st.integers(0, 10**6))
 NUMBERS = st.builds(case_of, st.just("numbers"), st.integers(0, 10**6))
@@ -126,7 +127,7 @@ def test_a_job_behind_changes_no_plan_ahead_of_it(case: Case, after: int, which:
     jobs = [replace(j, node_list=()) for j in case.jobs]
     sim = Simulator(case.params, jobs)
     sim.advance(jobs[0].submit + after)
-    order = sim.list_pending_ids()
+    order = list_pending_ids(sim)
     if not order:
         return
     place = which % len(order)
@@ -151,7 +152,7 @@ def test_with_exact_limits_and_no_newcomers_the_plan_comes_true(seed: int) -> No
     sim = Simulator(params, jobs)
     sim.advance(T0)
     plan = sim.compute_planned_starts()
-    assert set(plan) == set(sim.list_pending_ids())
+    assert set(plan) == set(list_pending_ids(sim))
     sim.run_out()
     starts = dict(zip(sim.workload.job_id.tolist(), sim.start.tolist(), strict=True))
     assert {i: starts[i] for i in plan} == plan
@@ -185,7 +186,7 @@ def _state(sim: Simulator) -> tuple[object, ...]:
         sim.list_pending(),
         sim.list_running(),
         sim.compute_planned_starts(),
-        sim.list_free_nodes(),
+        list_free_nodes(sim),
     )
 
 

@@ -16,8 +16,8 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
     build_afterany,
-    build_planned_release,
 )
+from tests.support.sim.jobs import build_planned_release
 from tests.support.sim.scenes import T0, Scene, Side, job_at, site
 
 KIND = DependencyKind

@@ -14,6 +14,7 @@ from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 from mirage.store.operations import clusters
 from tests.support.chains import make_chain
+from tests.support.older_schema import take_back
 from tests.support.paths import MIGRATIONS
 from tests.support.services.slurm_jobs import job
 
@@ -96,7 +97,7 @@ def test_of_holds_of_before_those_are_mirages_that_its_last_word_tells_of(
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         keep(store, link, told, state)
-    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0100")
+    take_back(empty_database_url, "0100")
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert held_at(store) == ours

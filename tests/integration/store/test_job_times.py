@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 
 from mirage.api import serializers
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, compute_ready_at
 from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Queue
 from mirage.store.database import schema_migrations, tables
@@ -88,7 +88,14 @@ def test_sql_says_what_a_job_says(store: Store, records: Sequence[Job]) -> None:
         told = [tuple(row) for row in tx.execute(query)]
         kept = job_history.list_jobs(tx, cluster_id)
     assert told == [
-        (job.start, job.cancelled_at, job.ready_at, job.wait_s, job.has_never_run) for job in kept
+        (
+            job.start,
+            job.cancelled_at,
+            compute_ready_at(job.submit, job.eligible),
+            job.wait_s,
+            job.has_never_run,
+        )
+        for job in kept
     ]
 
 

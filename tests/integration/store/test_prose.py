@@ -179,32 +179,3 @@ def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None
         (intended,) = decisions.list_intended(tx, 1)
         assert clusters.read_demoted_at(tx, 1) == 400
     assert (link.replaced_at, intended.submitted_at) == (310, 501)
-
-
-@pytest.mark.parametrize(
-    ("state", "note", "at_risk", "begins"),
-    [
-        ("paused", "paused by alice", "", "paused by alice"),
-        ("paused", AT_ONCE, "", "paused: "),
-        ("cancelled", "cancelled by root", "", "cancelled by root"),
-        ("cancelled", "link 2 was cancelled", "", "link-cancelled"),
-        (
-            "active",
-            "at risk: link 2 (job 12) waits: an admin holds it",
-            "JobHeldAdmin",
-            "at risk: ",
-        ),
-    ],
-)
-def test_after_a_downgrade_the_sentences_begin_as_they_did(
-    empty_database_url: str, state: str, note: str, at_risk: str, begins: str
-) -> None:
-    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
-    with closing(Store(empty_database_url)) as store, store.begin() as tx:
-        keep(tx, state, note, at_risk)
-    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
-    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, RELEASE)
-    with closing(Store(empty_database_url)) as store, store.read() as tx:
-        row = tx.execute(text("SELECT note, at_risk FROM chains")).one()
-    assert row.note.startswith(begins)
-    assert row.at_risk == at_risk

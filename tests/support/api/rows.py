@@ -106,4 +106,4 @@ def add_decision(
         time_left_s=300,
         inputs=inputs or {"predecessor": 102, "standby": 103},
     )
-    return decisions.record_decision(tx, cluster_id, new)
+    return decisions.record_decisions(tx, cluster_id, [new])[0]

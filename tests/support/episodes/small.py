@@ -1,9 +1,12 @@
 """Small random traces, and the settings they are asked about with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from mirage.episodes.generation.builder import EpisodeBuilder, describe_table
+from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.pair_settings import PairSettings
 from mirage.sim.types import Params, SimJob
 from tests.support.episodes.tables import HOUR_S, MONDAY
@@ -52,3 +55,9 @@ def settings(**fields: Any) -> PairSettings:
         "until": START_POINT + 20 * HOUR_S,
     }
     return PairSettings(**given | fields)
+
+
+def build_episodes(params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> EpisodeTable:
+    """Build all episodes in this process."""
+    builder = EpisodeBuilder(params, jobs, settings)
+    return builder.build_table(settings.start_points, describe_table(params, settings))

@@ -14,10 +14,10 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
     build_afterany,
-    build_planned_release,
 )
 from tests.support.fidelity.recording import RUNNING, WAITING, Job, Recording, Snapshot
 from tests.support.fidelity.script import Submission
+from tests.support.sim.jobs import build_planned_release
 
 _ACCOUNTS = {"alice": "research", "bob": "research", "carol": "students"}
 _SHARES = (("research", 10), ("students", 5), ("services", 1))

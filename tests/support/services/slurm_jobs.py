@@ -98,7 +98,7 @@ def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
 def read_mode(store: Store, partition: str = "") -> Mode:
     """Read the mode of the first cluster of the database, or of its partition."""
     with store.read() as tx:
-        return clusters.get_mode(tx, 1, partition)
+        return clusters.resolve_mode(clusters.list_modes(tx, 1), partition)
 
 
 def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:

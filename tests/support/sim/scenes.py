@@ -11,6 +11,7 @@ from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from tests.support.sim.jobs import make_sim_job
 from tests.support.sim.reference.reference import Reference
+from tests.support.sim.views import list_pending_ids
 
 T0 = 1_200_000
 """A multiple of every interval the scenes use."""
@@ -72,8 +73,7 @@ class Scene:
         return {i: s - T0 for i, s in self.sim.compute_planned_starts().items()}
 
     def order(self) -> list[int]:
-        order: list[int] = self.sim.list_pending_ids()
-        return order
+        return list_pending_ids(self.sim)
 
     def _life(self, job_id: int, what: str) -> Any:
         if isinstance(self.sim, Reference):

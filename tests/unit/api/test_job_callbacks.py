@@ -72,7 +72,7 @@ def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
 def decided(tx: Transaction, cluster_id: int) -> None:
     decision = Decision(action=Action.SUBMIT, reason="x", policy="p")
     new = NewDecision(at=NOW, chain_id=ChainId(CHAIN), index=2, mode=Mode.ACT, decision=decision)
-    decisions.record_decision(tx, cluster_id, new)
+    decisions.record_decisions(tx, cluster_id, [new])
 
 
 def test_an_owners_link_hears_whether_to_submit(

@@ -149,7 +149,7 @@ def test_metrics_are_mirages_own_numbers(
         row = ForecastRow(
             chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=90)
         )
-        handover_forecasts.record_forecast(tx, cluster_id, row)
+        handover_forecasts.record_forecasts(tx, cluster_id, [row])
         handover_forecasts.settle_forecast(tx, cluster_id, ChainId(CHAIN), 2, 100)
         made = CallCounts(calls=60, failures=0, seconds=3.0, unread=12)
         telemetry.add_calls(tx, cluster_id, NOW - 7200, {"squeue": made})

@@ -7,6 +7,7 @@ from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, InputError
 from mirage.sim.types import NodeGroup, Outage, Params, Partition, Qos, SelectType, SimJob
+from tests.support.cluster.nodes import set_node_outage
 from tests.support.sim.jobs import make_sim_job
 
 CHAIN = ChainId("abcd1234")
@@ -192,12 +193,12 @@ def test_jobs_of_a_node_that_goes_down_are_requeued() -> None:
     c.advance(60)
     down, other = sorted(c.fetch_nodes(), key=lambda node: node.state)
     assert (down.state, other.state) == ("allocated", "idle")
-    c.set_node_outage(down.name, Outage.DOWN)
-    c.set_node_outage(other.name, Outage.DRAIN)
+    set_node_outage(c, down.name, Outage.DOWN)
+    set_node_outage(c, other.name, Outage.DRAIN)
     assert sorted(n.state for n in c.fetch_nodes()) == ["down", "drained"]
     c.advance(300)
     assert {j.state for j in c.fetch_history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
-    c.set_node_outage(down.name, Outage.RESUME)
+    set_node_outage(c, down.name, Outage.RESUME)
     c.advance(60)
     job = c.fetch_queue().find_job(first)
     assert job is not None

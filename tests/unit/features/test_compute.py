@@ -15,6 +15,7 @@ from mirage.features.observation.compute import (
     compute_numbers,
 )
 from mirage.features.observation.feature_vector import TABLE
+from tests.support.features.groups import get_group_slice
 from tests.unit.features import by_hand
 
 NOW = 1_675_000_000
@@ -115,4 +116,4 @@ def test_a_monday_begins_the_week_in_local_time() -> None:
     standing, pending, running, everywhere, past = _case(2)
     standing = standing._replace(now=1675058400, utc_offset_s=-6 * 3600)
     out = compute_numbers(standing, pending, running, everywhere, past, TABLE)
-    assert out[spec.get_group_slice("clock")] == pytest.approx([0, 1, 0, 1], abs=1e-9)
+    assert out[get_group_slice("clock")] == pytest.approx([0, 1, 0, 1], abs=1e-9)

@@ -1,5 +1,6 @@
 """The simulator's own plan for the successor, as the observation has it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,9 @@ from mirage.features.observation import feature_vector, spec
 from mirage.features.observation.running_stats import RunningStats
 from mirage.features.observation.sim_columns import compute_usual_limits
 from mirage.features.simulator_from_queue import build_queue_simulator
+from mirage.sim import moves
 from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import NONE
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, build_afterany
 from tests.integration.features.test_feature_vector import SITES
@@ -48,6 +51,21 @@ def _plan(simulator: Simulator, seen: HandoverInput, memory: RunningStats) -> di
     return dict(zip(spec.NAMES, told.tolist(), strict=True))
 
 
+def _plan_job(
+    simulator: Simulator, job: SimJob, limits: Mapping[int, int] | None = None
+) -> int | None:
+    """Plan the start of `job` as if it were eligible now. `limits`: other limits by job id."""
+    twin = simulator.fork()
+    slot = twin.arena.find_slot(twin.inject(replace(job, job_id=0)))
+    if limits:
+        changed = np.zeros(twin.arena.room.slots, dtype=np.int64)
+        for job_id, limit in limits.items():
+            changed[twin.arena.find_slot(job_id)] = limit
+        moves.set_time_limits(twin.arena.state, changed)
+    start = int(twin.arena.plan_starts_by_slot(twin.arena.copy_for_plan())[slot])
+    return None if start == NONE else start
+
+
 def _inject_standby(simulator: Simulator, seen: HandoverInput) -> int:
     """Behind the job that runs longest."""
     last = simulator.list_running()[-1].job_id
@@ -57,7 +75,7 @@ def _inject_standby(simulator: Simulator, seen: HandoverInput) -> int:
 @pytest.mark.parametrize("site", SITES)
 def test_the_plan_is_the_simulators_plan_of_such_a_job(site: str) -> None:
     simulator, memory, seen = _scene(SITES[site])
-    planned = simulator.plan_job(_successor(seen))
+    planned = _plan_job(simulator, _successor(seen))
     told = _plan(simulator, seen, memory)
     assert told["plan_missing"] == (planned is None)
     wait_s = PARAMS.bf_window_s if planned is None else planned - AT
@@ -119,8 +137,8 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
         params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()
     ).simulator
     seen = replace(_successor(make_handover_input(AT, nodes=8)), user="a newcomer", exclusive=True)
-    assert simulator.plan_job(seen, limits) == other.plan_job(seen)
-    assert simulator.plan_job(seen, limits) != simulator.plan_job(seen)
+    assert _plan_job(simulator, seen, limits) == _plan_job(other, seen)
+    assert _plan_job(simulator, seen, limits) != _plan_job(simulator, seen)
 
 
 def _usual_limits(simulator: Simulator, memory: RunningStats) -> dict[int, int]:

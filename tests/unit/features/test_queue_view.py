@@ -10,7 +10,7 @@ from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.handover_input import HandoverInput
-from mirage.features.observation.queue_view import LinkQueueView
+from mirage.features.observation.queue_view import LinkQueueView, ObservedQueue
 from mirage.features.observation.running_stats import UserNumbers
 from mirage.sim.types import Params, Partition, Qos
 from tests.support.jobs import make_job
@@ -64,7 +64,8 @@ job = partial(
 
 
 def view(*jobs: Job, link: HandoverInput = LINK, params: Params = PARAMS) -> LinkQueueView:
-    return LinkQueueView.from_queue(Queue.from_jobs(NOW, jobs), NODES, params, link, UserNumbers())
+    shown = ObservedQueue(Queue.from_jobs(NOW, jobs), NODES, params, UserNumbers())
+    return LinkQueueView.from_observed_queue(shown, link)
 
 
 @pytest.mark.parametrize(

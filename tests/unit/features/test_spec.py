@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mirage.features.observation import spec
 from mirage.features.observation.compute import scale_numbers
 from mirage.features.observation.spec import Scaling
+from tests.support.features.groups import get_group_slice
 from tests.support.paths import DOCS
 
 
@@ -17,8 +18,8 @@ def test_every_number_has_one_name_one_scale_and_one_place() -> None:
 
 
 def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
-    paper = spec.NAMES[spec.get_group_slice("paper")]
-    assert spec.get_group_slice("paper") == slice(0, 42)
+    paper = spec.NAMES[get_group_slice("paper")]
+    assert get_group_slice("paper") == slice(0, 42)
     assert (paper[0], paper[1], paper[17], paper[18]) == (
         "pending_jobs",
         "pending_nodes",
@@ -34,7 +35,7 @@ def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
 
 
 def test_the_groups_follow_each_other_without_gap() -> None:
-    parts = [spec.get_group_slice(group) for group in spec.GROUPS]
+    parts = [get_group_slice(group) for group in spec.GROUPS]
     assert [p.stop for p in parts[:-1]] == [p.start for p in parts[1:]]
     assert parts[-1].stop == len(spec.NAMES)
 

@@ -48,7 +48,7 @@ def decide(
         inputs={"standby": 10 + index},
     )
     with store.begin() as tx:
-        return decisions.record_decision(tx, 1, new)
+        return decisions.record_decisions(tx, 1, [new])[0]
 
 
 def settle(store: Store, number: int, effect: Effect, error: str = "") -> None:
@@ -91,7 +91,7 @@ def test_a_link_that_was_freed_too_late_is_at_risk_by_the_forecast_of_its_move(
         chains.save_link(tx, 1, moved)
         made = Forecast(p10_s=1.0 * HOUR, p50_s=2.0 * HOUR, p90_s=3.0 * HOUR)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=made)
-        handover_forecasts.record_forecast(tx, 1, row)
+        handover_forecasts.record_forecasts(tx, 1, [row])
     assert follow(store_of_50, running(1), job(2, reason="Priority"), now=NOW + 60)[1] == (
         "LateByForecast"
     )

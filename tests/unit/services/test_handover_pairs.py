@@ -108,7 +108,7 @@ def test_impact_and_its_baselines_count_from_the_link_that_ran(lab_store: Store)
     waits = Decision(action=Action.WAIT, reason="not yet", policy="auto")
     with lab_store.begin() as tx:
         new = NewDecision(at=NOW, chain_id=CHAIN, index=3, mode=Mode.SHADOW, decision=waits)
-        decisions.record_decision(tx, 1, new)
+        decisions.record_decisions(tx, 1, [new])
         put_would_free(tx, [(CHAIN, 3, "fixed-lead", ENDED_AT - 8)])
     start_third(lab_store, 10)
     with lab_store.begin() as tx:

@@ -28,7 +28,7 @@ def release(scene: Scene, *, act_again: bool = False) -> None:
 
 def mode(scene: Scene) -> Mode:
     with scene.store.read() as tx:
-        return clusters.get_mode(tx, scene.cluster_id)
+        return clusters.list_modes(tx, scene.cluster_id)[""]
 
 
 def ways(scene: Scene) -> list[str]:

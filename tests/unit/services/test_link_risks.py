@@ -94,7 +94,7 @@ def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(
         moved = replace(chains.list_links(tx, 1, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=Forecast(p50_s=1.0))
-        handover_forecasts.record_forecast(tx, 1, row)
+        handover_forecasts.record_forecasts(tx, 1, [row])
     twice(store_of_50, running(1), freed(reason="JobHeldAdmin"))
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
     follow(store_of_50, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)

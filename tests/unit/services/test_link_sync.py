@@ -296,7 +296,7 @@ def test_the_wait_of_a_freed_standby_settles_its_forecast(
     )
     with lab_store.begin() as tx:
         chains.save_link(tx, 1, replace(links(lab_store)[2], freed_at=NOW + 5))
-        handover_forecasts.record_forecast(tx, 1, row)
+        handover_forecasts.record_forecasts(tx, 1, [row])
     sync(lab_store, running(1), running(2, start=NOW + 45, eligible=eligible), now=NOW + 60)
     with lab_store.read() as tx:
         assert handover_forecasts.list_errors(tx, 1, last=9) == [error]

@@ -194,7 +194,7 @@ def test_what_the_service_released_and_then_was_away_is_not_counted(lab_store: S
     frees = Decision(action=Action.FREE, reason="now", policy="auto")
     with lab_store.begin() as tx:
         new = NewDecision(at=ELIGIBLE, chain_id=CHAIN, index=2, mode=Mode.ACT, decision=frees)
-        decisions.record_decision(tx, 1, new)
+        decisions.record_decisions(tx, 1, [new])
     assert told(lab_store).released_while_away == 0
 
 

@@ -19,6 +19,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.jobs import job_history, wait_marks
 from mirage.store.operations import clusters
+from tests.support.older_schema import take_back
 from tests.support.paths import MIGRATIONS
 from tests.support.slurm.printed_jobs import read_record, reread_record
 
@@ -209,7 +210,7 @@ def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         job_history.upsert_jobs(tx, cluster_id, records)
-    schema_migrations.downgrade_schema(empty_database_url, MIGRATIONS, "0020")
+    take_back(empty_database_url, "0020")
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert wait_statistics.refresh_sums(store, cluster_id, budget_s=60)

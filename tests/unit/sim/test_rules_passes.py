@@ -11,8 +11,8 @@ from mirage.sim.types import (
     Reservation,
     SelectType,
     build_afterany,
-    build_planned_release,
 )
+from tests.support.sim.jobs import build_planned_release
 from tests.support.sim.scenes import T0, Scene, Side, job_at, site
 
 HALVES = (Partition(nodes=(0, 1)), Partition(name="b", nodes=(2, 3)))

@@ -5,6 +5,7 @@ import pytest
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Partition
 from tests.support.sim.scenes import T0, job_at, site
+from tests.support.sim.views import list_pending_ids
 
 _FAIR = {
     "priority_weight_fairshare": 1000,
@@ -37,7 +38,7 @@ def _stood(usage: dict[tuple[str, str], float] | None, ticked_at: int | None = N
 def _first(twin: Simulator, until: int) -> int:
     """Who is ahead in the queue once `until` is over."""
     twin.advance(T0 + until)
-    return twin.list_pending_ids()[0]
+    return list_pending_ids(twin)[0]
 
 
 @pytest.mark.parametrize(("bob_s", "ahead"), [(10_000.0, 3), (13_000.0, 2)])

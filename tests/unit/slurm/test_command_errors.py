@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
-from mirage.slurm.text.command_errors import classify_move_error, classify_query_error, is_passing
+from mirage.slurm.text.command_errors import classify_move_error, classify_query_error
 from tests.support.slurm.captured import Captures, Outcome
 
 
@@ -32,20 +32,6 @@ def test_slurm_said_no(captures: Captures, name: str) -> None:
     error = _move(seen)
     assert type(error) is ClusterRefused
     assert seen.stderr.strip().splitlines()[0] in str(error)
-
-
-@pytest.mark.parametrize(
-    ("said", "passes"),
-    [
-        ("Job update not available right now, the DB index is being set, try again in a bit", True),
-        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", True),
-        ("slurm_update error: Unable to contact slurm controller (connect failure)", False),
-        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv", False),
-        ("slurm_update error: Access/permission denied", False),
-    ],
-)
-def test_only_what_slurm_has_surely_not_done_is_passing(said: str, *, passes: bool) -> None:
-    assert is_passing(said) == passes
 
 
 @pytest.mark.parametrize("name", ["slurmctld-down-scontrol-update", "slurmctld-down-scancel"])

@@ -39,7 +39,6 @@ def test_the_sites_regime_is_read_from_its_configuration(captures: Captures) -> 
     assert site.cluster_name == "testbed"
     assert (site.accrues_always, site.age_counts, site.keeps_comments) == (False, True, True)
     assert (site.weights["age"], site.weights["fairshare"]) == (1_008_000, 0)
-    assert (site.max_age_s, site.min_job_age_s) == (7 * 86400, 14400)
     assert site.private_data == frozenset()
 
 

@@ -3,8 +3,12 @@
 import threading
 
 from mirage.domain.decision import Mode
-from mirage.store.database.engine import Store
+from mirage.store.database.engine import Store, Transaction
 from mirage.store.operations import clusters
+
+
+def get_mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
+    return clusters.resolve_mode(clusters.list_modes(tx, cluster_id), partition)
 
 
 def test_a_name_has_one_id(store: Store) -> None:
@@ -17,8 +21,8 @@ def test_a_name_has_one_id(store: Store) -> None:
 
 def test_mode_after_install_is_shadow(store: Store, cluster_id: int) -> None:
     with store.read() as tx:
-        assert clusters.get_mode(tx, cluster_id) is Mode.SHADOW
-        assert clusters.get_mode(tx, cluster_id, "gpu") is Mode.SHADOW
+        assert get_mode(tx, cluster_id) is Mode.SHADOW
+        assert get_mode(tx, cluster_id, "gpu") is Mode.SHADOW
 
 
 def test_partition_has_its_own_mode_or_the_clusters(store: Store, cluster_id: int) -> None:
@@ -26,19 +30,19 @@ def test_partition_has_its_own_mode_or_the_clusters(store: Store, cluster_id: in
         clusters.set_mode(tx, cluster_id, Mode.ACT)
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "gpu")
-        assert clusters.get_mode(tx, cluster_id, "gpu") is Mode.OBSERVE
-        assert clusters.get_mode(tx, cluster_id, "cpu") is Mode.ACT
+        assert get_mode(tx, cluster_id, "gpu") is Mode.OBSERVE
+        assert get_mode(tx, cluster_id, "cpu") is Mode.ACT
         assert clusters.list_modes(tx, cluster_id) == {"": Mode.ACT, "gpu": Mode.OBSERVE}
 
 
 def test_of_several_partitions_the_most_careful_mode_counts(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
-        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.SHADOW
+        assert get_mode(tx, cluster_id, "gpu,cpu") is Mode.SHADOW
         clusters.set_mode(tx, cluster_id, Mode.ACT)
-        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.ACT
+        assert get_mode(tx, cluster_id, "gpu,cpu") is Mode.ACT
         clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
-        assert clusters.get_mode(tx, cluster_id, "gpu,cpu") is Mode.OBSERVE
+        assert get_mode(tx, cluster_id, "gpu,cpu") is Mode.OBSERVE
 
 
 def test_lease_is_held_until_it_expires(store: Store, cluster_id: int) -> None:

@@ -38,7 +38,7 @@ def saying(new: NewDecision, **changes: object) -> NewDecision:
 
 def record_decisions(store: Store, cluster_id: int, *new: NewDecision) -> list[int]:
     with store.begin() as tx:
-        return [decisions.record_decision(tx, cluster_id, n) for n in new]
+        return [decisions.record_decisions(tx, cluster_id, [n])[0] for n in new]
 
 
 def rows(store: Store) -> list[DecisionRow]:

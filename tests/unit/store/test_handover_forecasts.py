@@ -28,8 +28,8 @@ def forecast(index: int, *, at: int, p50_s: float, source: str = "average") -> F
 def test_newest_forecast_of_a_source_stands(store: Store, cluster_id: int) -> None:
     newest = forecast(2, at=200, p50_s=70.0)
     with store.begin() as tx:
-        handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=100, p50_s=60.0))
-        handover_forecasts.record_forecast(tx, cluster_id, newest)
+        handover_forecasts.record_forecasts(tx, cluster_id, [forecast(2, at=100, p50_s=60.0)])
+        handover_forecasts.record_forecasts(tx, cluster_id, [newest])
         found = handover_forecasts.find_newest_forecasts(
             tx, cluster_id, [(CHAIN.chain_id, 2), (CHAIN.chain_id, 3)]
         )
@@ -39,14 +39,14 @@ def test_newest_forecast_of_a_source_stands(store: Store, cluster_id: int) -> No
 
 def test_error_is_signed_and_of_the_forecast_in_force(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        handover_forecasts.record_forecast(
-            tx, cluster_id, forecast(2, at=100, p50_s=500.0, source="quantile")
+        handover_forecasts.record_forecasts(
+            tx, cluster_id, [forecast(2, at=100, p50_s=500.0, source="quantile")]
         )
-        handover_forecasts.record_forecast(tx, cluster_id, forecast(2, at=200, p50_s=60.0))
+        handover_forecasts.record_forecasts(tx, cluster_id, [forecast(2, at=200, p50_s=60.0)])
         handover_forecasts.settle_forecast(tx, cluster_id, CHAIN.chain_id, 2, 90)
-        handover_forecasts.record_forecast(tx, cluster_id, forecast(3, at=300, p50_s=60.5))
+        handover_forecasts.record_forecasts(tx, cluster_id, [forecast(3, at=300, p50_s=60.5)])
         handover_forecasts.settle_forecast(tx, cluster_id, CHAIN.chain_id, 3, 0)
-        handover_forecasts.record_forecast(tx, cluster_id, forecast(4, at=400, p50_s=1.0))
+        handover_forecasts.record_forecasts(tx, cluster_id, [forecast(4, at=400, p50_s=1.0)])
         assert handover_forecasts.list_errors(tx, cluster_id, last=100) == [-30.0, 60.5]
         assert handover_forecasts.list_errors(tx, cluster_id, last=1) == [60.5]
         assert handover_forecasts.list_errors(tx, cluster_id + 1, last=9) == []

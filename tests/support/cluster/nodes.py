@@ -1,0 +1,10 @@
+"""Nodes of the simulated cluster that go down and come back."""
+
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.sim.types import Outage
+
+
+def set_node_outage(cluster: SimulatedCluster, name: str, outage: Outage) -> None:
+    """A node goes down, drains or comes back now."""
+    numbers = {node.name: number for number, node in enumerate(cluster.fetch_nodes())}
+    cluster.simulator.set_node(numbers[name], outage)
