@@ -38,9 +38,9 @@ from mirage.sim.arrays.layout import (
     SITE_NODES,
     SITE_RATE,
     column,
+    get_queue_place,
     section,
 )
-from mirage.sim.arrays.queue_place import get_queue_place
 from mirage.sim.state.priority_queue import compute_key, get_age_start, refresh_saturated
 
 FREED_WITHIN_H = (1, 6, 24)
