@@ -6,6 +6,7 @@ import pwd
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -16,13 +17,26 @@ from pydantic import (
 
 from mirage.config import config_file
 from mirage.config.config_file import RawConfig
-from mirage.config.key_url import KeyUrl
 from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.policy_names import POLICY_NAMES
-from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
 from mirage.domain.access.this_host import is_this_host
+
+
+def _check_key_url(url: str) -> str:
+    """Refuse an address whose keys anybody between the hosts could replace by their own."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        raise ValueError("that is no URL") from None
+    if not url.startswith("https:") and not is_this_host(host):
+        raise ValueError(f"{host or url} is not this host, so the address must be https")
+    return url
+
+
+_KeyUrl = Annotated[str, Field(pattern=r"^https?://[^\s]+$"), AfterValidator(_check_key_url)]
+
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
@@ -167,7 +181,7 @@ class AuthSettings(_Section):
     jwks_file: Path | None = None
     """The file with the public keys (RS256), a JSON web key set. Set at most one of `jwt_key_file`,
     `jwks_file` and `jwks_url`."""
-    jwks_url: KeyUrl | None = None
+    jwks_url: _KeyUrl | None = None
     """The address of the public keys: https, or http on this host. Mirage asks it at the first
     token, and for unknown keys."""
     jwt_audience: str | None = Field(None, min_length=1, max_length=256)
@@ -299,6 +313,51 @@ class NotifySettings(_Section):
     @property
     def is_smtp_local(self) -> bool:
         return is_this_host(self.smtp_host or "")
+
+
+_Days = Annotated[int, Field(ge=1, le=36525)]
+
+
+class QuotaSettings(_Section):
+    """Limits what one user may cost the others (docs/admin/identity.md)."""
+
+    writes_burst: int = Field(200, ge=1)
+    """The changes that one user may make at once through the API and the pages. A script that
+    submits chains in a loop stops earlier, at 100 chains of which Slurm has shown no job yet.
+    Admins and `polling.pushers` have no such bound."""
+    writes_per_minute: int = Field(20, ge=1)
+    """The changes that one user may make in a minute after the burst. Further changes get 429, with
+    the time to try again."""
+    registrations_per_day: int = Field(1000, ge=1)
+    """The chains of one user that are registered or found in 24 hours. Further chains are not
+    registered and run as plain Slurm chains; Mirage finds them by their mark later."""
+    exports: int = Field(4, ge=2)
+    """The files of lists written at once. One user has at most half of them, and so have all
+    callers without a credential together."""
+    export_s: int = Field(900, ge=10, le=86400)
+    """The longest time to read a file to its end; then the service cuts the file off; seconds."""
+    forecasts_per_minute: int = Field(60, ge=1)
+    """The forecasts that one user may look at in a minute. The callers of one address without a
+    credential have five times as many together."""
+    forecasts_asked: int = Field(16, ge=1)
+    """The jobs about which one user may have the twin asked in 30 minutes; all users together:
+    64."""
+
+
+class RetentionSettings(_Section):
+    """Sets how long data that grows without end is kept.
+
+    The worker deletes older data each hour.
+    """
+
+    audit_days: _Days = 180
+    """How long the audit keeps rows about a chain after the chain is over: the owner's requests and
+    the actions; days."""
+    audit_admin_days: _Days = 1095
+    """How long the audit keeps all other rows: admins' actions, tokens and sessions, refusals,
+    marks on others' jobs; days, at least `audit_days`."""
+    empty_chains_days: _Days = 7
+    """How long Mirage keeps finished chains of which Slurm has never shown a job; days."""
 
 
 class Settings(_Section):

@@ -58,7 +58,7 @@ def list_handovers(links: Sequence[Link]) -> list[LinkPair]:
 def find_predecessor(link: Link, links: Sequence[Link]) -> Link | None:
     """Return the last earlier link that ran or, if `link` has not started, that may still run.
 
-    `links` are the chain's, sorted by index. `store.chains.predecessors` says the same in SQL, of
+    `links` are the chain's, sorted by index. `store.chains.chains` says the same in SQL, of
     links that have started.
     """
     earlier = (other for other in reversed(links) if other.index < link.index)

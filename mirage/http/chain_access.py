@@ -1,17 +1,21 @@
-"""Gives callers access to chains: which chains they see, and which changes they may request."""
+"""Says which chains a caller sees and may change, and which waits and bounds of partitions a reader
+sees."""
 
 from collections.abc import Callable
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Path
 
-from mirage.domain.access.caller import JOBS, USAGE, Principal
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, USAGE, Principal
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.errors import NotAllowed
+from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Writer, Writing, require_identity
 from mirage.http.idempotency import Idempotency
 from mirage.http.problems import NOT_FOUND, ProblemError
 from mirage.services.chains import lifecycle
+from mirage.services.forecasts.submission_forecast import PartitionBounds
+from mirage.services.reports import wait_statistics
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 
@@ -76,3 +80,14 @@ def _prepare_state_request(
 
 StateRequest = Annotated[AskForState, Depends(_prepare_state_request)]
 """Requests a state of the caller's own chain, and returns the chain as it was before."""
+
+
+def get_minimum_jobs(reader: Principal) -> int:
+    """Return from how many jobs on this reader may see waits."""
+    return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
+
+
+def get_visible_bounds(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
+    """Return the facts about the partition that a refusal may show to this reader."""
+    max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
+    return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)

@@ -31,9 +31,9 @@ from mirage.sim.arrays.layout import (
     SUBMIT,
     WAITING,
     column,
+    get_queue_place,
     section,
 )
-from mirage.sim.arrays.queue_place import get_queue_place
 from mirage.sim.scheduling.backfill_pass import run_backfill_pass
 from mirage.sim.scheduling.queue_cursor import fill_slots_in_order
 from mirage.sim.state.eligibility import (

@@ -6,11 +6,13 @@ That is the reader, the cluster, the age of the data, and the answer's headers.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mirage.domain.access.caller import PARTITIONS, Principal
 from mirage.http.context import ApiContext
@@ -18,7 +20,7 @@ from mirage.http.dependencies import Context, Reader, Reading, read_freshness
 from mirage.store.database.engine import Transaction
 from mirage.store.events import changes
 from mirage.store.operations.modes_in_force import ModesInForce, read_modes
-from mirage.web import formatting, templating
+from mirage.web import assets, formatting
 
 POLICY = "; ".join(
     (
@@ -170,7 +172,7 @@ def _get_path(request: Request) -> str:
 def _render_layout(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
     given: ApiContext = request.app.state.context
     entries: Sequence[NavigationEntry] = request.app.state.entries
-    return templating.render_template(
+    return render_template(
         template,
         given.root_path,
         title=title,
@@ -199,3 +201,38 @@ def _build_response(request: Request, html: str, status: int) -> Response:
         return Response(status_code=304, headers=headers)
     told = html.replace('data-etag=""', f'data-etag="{digest}"', 1)
     return HTMLResponse(told, status, headers)
+
+
+@cache
+def _build_environment() -> Environment:
+    """Build Jinja2's environment with the filters of the templates; all but Markup is escaped."""
+    made = Environment(
+        loader=PackageLoader("mirage.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "when": formatting.render_instant,
+        "clock": formatting.format_clock,
+        "span": formatting.render_span,
+        "duration": formatting.format_duration,
+        "hours": formatting.format_hours,
+        "count": formatting.format_count,
+        "coded": formatting.render_code,
+    }
+    return made
+
+
+def render_template(template: str, root_path: str, **values: Any) -> str:
+    """Render a template. In it `url(path)` and `asset(name)` return addresses below `root_path`."""
+    return (
+        _build_environment()
+        .get_template(template)
+        .render(
+            url=lambda path: root_path + path,
+            asset=lambda name: root_path + assets.get_asset_path(name),
+            **values,
+        )
+    )

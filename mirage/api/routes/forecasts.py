@@ -12,6 +12,7 @@ from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NeverStarts
 from mirage.http import quota
+from mirage.http.chain_access import get_minimum_jobs, get_visible_bounds
 from mirage.http.dependencies import (
     Context,
     Freshness,
@@ -24,7 +25,6 @@ from mirage.http.dependencies import (
 )
 from mirage.http.idempotency import Idempotency
 from mirage.http.problems import build_invalid_error
-from mirage.http.wait_visibility import get_minimum_jobs, get_visible_bounds
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 

@@ -12,6 +12,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.domain.wait_histogram import WaitSummary
 from mirage.errors import InputError
+from mirage.http.chain_access import get_minimum_jobs
 from mirage.http.dependencies import (
     Context,
     Reader,
@@ -21,7 +22,6 @@ from mirage.http.dependencies import (
     to_optional_instant,
 )
 from mirage.http.problems import build_invalid_error
-from mirage.http.wait_visibility import get_minimum_jobs
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import PartitionStatus, WaitingReason
 from mirage.services.reports.wait_statistics import Span, WaitGroup, WaitQuery, WaitsOverTime

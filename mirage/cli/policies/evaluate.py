@@ -71,7 +71,7 @@ def evaluate_tables(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png|svg", help="Plot interruption against overlap."),
+        typer.Option(metavar="FILE.svg", help="Plot interruption against overlap."),
     ] = None,
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     startup_time: Annotated[
@@ -115,7 +115,7 @@ def evaluate_tables(
     judged = run_evaluation(request, TERMINAL)
     figures = compute_figures(judged, overlap_price)
     if plot is not None:
-        pareto_plot.draw_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
+        pareto_plot.write_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
     warn_if_pooled(tables, TERMINAL)
     _print_document(
         build_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals

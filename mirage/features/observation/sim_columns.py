@@ -51,9 +51,9 @@ from mirage.sim.arrays.layout import (
     SUBMIT,
     UP,
     column,
+    get_queue_place,
     section,
 )
-from mirage.sim.arrays.queue_place import get_queue_place
 from mirage.sim.state.node_selection import has_node
 
 NOT_THERE = -2

@@ -23,7 +23,7 @@ If there are more, the limiter forgets the caller that has been silent longest.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """The quotas as configured ([quota], mirage/config/quota_settings.py)."""
+    """The quotas as configured ([quota], mirage/config/settings.py)."""
 
     writes_burst: int = 200
     writes_per_minute: int = 20

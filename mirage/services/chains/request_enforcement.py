@@ -22,7 +22,7 @@ from mirage.ports import Cluster
 from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.link_sync import list_marked_jobs, list_unread_chains, parse_marks
 from mirage.slurm.text.holds import is_held, is_users_hold
-from mirage.store.chains import chains, holds, orders
+from mirage.store.chains import chains, orders
 from mirage.store.chains.orders import OrderOutcome
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.events import audit
@@ -138,7 +138,7 @@ def _decide_order(
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
     return (
         Order.RELEASE
-        if is_users_hold(job.reason) and holds.is_held_by_mirage(tx, cluster_id, job)
+        if is_users_hold(job.reason) and orders.is_held_by_mirage(tx, cluster_id, job)
         else None
     )
 
@@ -203,4 +203,4 @@ def _record_outcome(
         audit.write_entry(tx, cluster_id, entry)
         orders.record_order(tx, cluster_id, job.job_id, order, outcome, now)
         if (order, outcome) in _HELD:
-            holds.record_hold(tx, cluster_id, job, now if _HELD[order, outcome] else None)
+            orders.record_hold(tx, cluster_id, job, now if _HELD[order, outcome] else None)

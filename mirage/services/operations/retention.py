@@ -46,7 +46,7 @@ the jobs of others.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention times in days, as configured ([retention], mirage/config/quota_settings.py)."""
+    """Retention times in days, as configured ([retention], mirage/config/settings.py)."""
 
     audit_days: int = 180
     audit_admin_days: int = 1095

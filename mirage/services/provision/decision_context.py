@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
@@ -19,8 +20,8 @@ from mirage.domain.decision import (
     PolicyView,
     Waits,
 )
-from mirage.domain.job import JobId
-from mirage.domain.snapshot import Snapshot
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Queue, Snapshot
 from mirage.errors import ClusterError, MirageError
 from mirage.logs import ThrottledLog
 from mirage.policy.models.unavailable_model import UnavailableModel
@@ -33,7 +34,7 @@ from mirage.services.chains.request_enforcement import ASK_AGAIN_S
 from mirage.services.control.limits import Limits, apply_limits, compute_worst_overlap
 from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations
-from mirage.services.provision import age_accrual, pinning, preconditions
+from mirage.services.provision import pinning, preconditions
 from mirage.services.provision.baseline_counterfactuals import BaselineCounterfactuals
 from mirage.services.provision.overlap_budget import (
     OverlapBudget,
@@ -51,7 +52,7 @@ from mirage.services.provision.release_planning import (
     compute_plan_minutes,
     compute_worked_at,
 )
-from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
 from mirage.slurm.text.dependency import can_take_plan
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
@@ -201,7 +202,7 @@ class DecisionContext:
         limits = self._rules.accrual()
         if shown is None or handover.submits or limits is NO_LIMITS:
             return decision
-        note = age_accrual.describe_accrual_limit(limits, shown, self._snapshot.queue)
+        note = describe_accrual_limit(limits, shown, self._snapshot.queue)
         return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
 
     def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
@@ -401,3 +402,34 @@ def resolve_policy(rules: Rules, name: str) -> Policy:
             raise
         _seldom.log_event(_log.warning, "a model cannot be used", policy=name, error=str(error))
         return UnavailableModel(name, str(error))
+
+
+_NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin"})
+
+
+def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
+    """Describe the tightest of the standby's limits on earning age; empty if it has none.
+
+    `mirage chain explain` shows the words.
+    """
+    found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
+    left = [(limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in found]
+    if not left:
+        return ""
+    room, limit = min(left, key=lambda pair: pair[0])
+    if room > 0:
+        return f"{limit.describe_limit()}: if more jobs wait, the standby stops earning age"
+    return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
+
+
+def _count_competing_jobs(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
+    """Count the eligible, waiting jobs that share the limit with the standby."""
+    counted = queue.pending_mask & (queue.job_id != standby.job_id)
+    counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
+    if limit.qos:
+        counted &= queue.qos == limit.qos
+    if limit.account or limit.scope is AccrueScope.ACCOUNT:
+        counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
+    if limit.scope is AccrueScope.USER:
+        counted &= queue.user == standby.user
+    return int(np.count_nonzero(counted))

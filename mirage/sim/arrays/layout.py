@@ -394,3 +394,26 @@ def copy_into(source: Ints, target: Ints) -> None:
     """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
     for i in range(source.size):
         target[i] = source[i]
+
+
+@inline_kernel
+def shift_back(values: Ints) -> None:
+    """Move all by one towards the end, the last is lost. Of a slice that counts from 0 the compiler
+    moves many at a time."""
+    for i in range(values.size - 1, 0, -1):
+        values[i] = values[i - 1]
+
+
+@inline_kernel
+def shift_ahead(values: Ints) -> None:
+    """The same towards the beginning."""
+    for i in range(values.size - 1):
+        values[i] = values[i + 1]
+
+
+@inline_kernel
+def get_queue_place(state: Ints, k: int) -> int:
+    """The place of the k-th of all that are queued, the old before the young."""
+    if k < state[SATURATED]:
+        return state[OLD_FIRST] + k
+    return state[YOUNG_FIRST] + k - state[SATURATED]

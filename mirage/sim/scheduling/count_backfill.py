@@ -7,7 +7,6 @@ docs/reference/simulator.md 7, "By number". `free[i]` nodes are free from `times
 from typing import Final
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.array_shift import shift_back
 from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ALLOCATED,
@@ -39,6 +38,7 @@ from mirage.sim.arrays.layout import (
     WANTED,
     column,
     section,
+    shift_back,
 )
 from mirage.sim.state.node_selection import has_node
 

@@ -1,7 +1,6 @@
 """Changes the state of one job: it arrives, becomes eligible, starts, ends, waits again."""
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.array_shift import shift_ahead, shift_back
 from mirage.sim.arrays.event_heap import push_event
 from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
@@ -79,6 +78,8 @@ from mirage.sim.arrays.layout import (
     WHOLE,
     copy_into,
     section,
+    shift_ahead,
+    shift_back,
 )
 from mirage.sim.state.eligibility import (
     add_dependencies,

@@ -42,9 +42,9 @@ from mirage.sim.arrays.layout import (
     UP,
     WHOLE,
     column,
+    get_queue_place,
     section,
 )
-from mirage.sim.arrays.queue_place import get_queue_place
 from mirage.sim.slurm_release import V24_11, V26_05
 
 WORD: Final = 63

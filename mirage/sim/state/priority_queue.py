@@ -14,7 +14,6 @@ part.
 """
 
 from mirage.domain.arrays import Ints
-from mirage.sim.arrays.array_shift import shift_ahead, shift_back
 from mirage.sim.arrays.jit import cut, inline_kernel, kernel
 from mirage.sim.arrays.layout import (
     ARRAY_LIMIT,
@@ -61,6 +60,8 @@ from mirage.sim.arrays.layout import (
     YOUNG_FIRST,
     column,
     section,
+    shift_ahead,
+    shift_back,
 )
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    FromClause,
     Integer,
     Row,
     Select,
+    and_,
     bindparam,
     func,
     not_,
@@ -38,13 +40,29 @@ from mirage.domain.snapshot import UNKNOWN, compute_waits_s
 from mirage.errors import NotFound
 from mirage.store.access.row_access import match_own_chains
 from mirage.store.chains.chain_rows import CHAIN_COLUMNS, build_chain, build_chain_values
-from mirage.store.chains.predecessors import match_predecessor
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
 from mirage.store.database.time_filter import filter_within
 from mirage.store.database.upsert import put_row
 from mirage.store.events import changes
 from mirage.store.events.changes import Topic
+
+
+def _match_predecessor(before: FromClause, after: FromClause) -> ColumnElement[bool]:
+    """Match `before` with the last link earlier than `after` that ran; `after` has started.
+
+    It is `domain.handover.find_predecessor` in SQL: lists of hand-overs are read page by page, over
+    all chains, so the database pairs their links.
+    """
+    earlier = tables.links.alias("earlier")
+    ran = (
+        earlier.c.chain_id == after.c.chain_id,
+        earlier.c.index < after.c.index,
+        earlier.c.start.is_not(None),
+    )
+    last = select(func.max(earlier.c.index)).where(*ran).correlate(after).scalar_subquery()
+    return and_(before.c.chain_id == after.c.chain_id, before.c.index == last)
+
 
 _PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
 LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
@@ -304,7 +322,7 @@ def _select_handovers() -> Select[Any]:
         # All have both: "outer", and the words that hide it, have both databases begin with the
         # newest successors. From all predecessors or chains on, they put everything in order.
         .select_from(
-            after.outerjoin(before, match_predecessor(before, after)).outerjoin(
+            after.outerjoin(before, _match_predecessor(before, after)).outerjoin(
                 tables.chains, _match_chain(after)
             )
         )
@@ -376,7 +394,7 @@ _WAIT_COLUMNS = (
 )
 _SELECT_HANDOVER_WAITS = (
     select(*(func.coalesce(column, UNKNOWN) for column in _WAIT_COLUMNS))
-    .select_from(_SUCCESSOR.join(_PREDECESSOR, match_predecessor(_PREDECESSOR, _SUCCESSOR)))
+    .select_from(_SUCCESSOR.join(_PREDECESSOR, _match_predecessor(_PREDECESSOR, _SUCCESSOR)))
     .where(
         _SUCCESSOR.c.cluster_id == bindparam("cluster_id"),
         _SUCCESSOR.c.start.is_not(None),

@@ -1,12 +1,13 @@
-"""Stores which moves owners and admins recently ordered, and how Slurm answered."""
+"""Stores which moves owners and admins recently ordered, how Slurm answered, and which jobs Mirage
+holds and may therefore release."""
 
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
-from mirage.domain.job import JobId
+from mirage.domain.job import Job, JobId
 from mirage.store.database.engine import Transaction
-from mirage.store.database.tables import orders
+from mirage.store.database.tables import links, orders
 
 KEPT_S = 3600
 
@@ -39,3 +40,17 @@ def list_outcomes(
         orders.c.at > since,
     )
     return [OrderOutcome(outcome) for outcome in tx.scalars(query)]
+
+
+def record_hold(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> None:
+    """Store since when Mirage holds the link's job; None: it does not. Nothing is stored for a job
+    that is no link."""
+    this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
+    tx.execute(update(links).where(links.c.cluster_id == cluster_id, *this).values(held_at=at))
+
+
+def is_held_by_mirage(tx: Transaction, cluster_id: int, job: Job) -> bool:
+    """Return whether Mirage holds the job, by the last answer of the queue."""
+    this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
+    query = select(links.c.held_at).where(links.c.cluster_id == cluster_id, *this)
+    return tx.execute(query).scalar() is not None

@@ -7,9 +7,16 @@ from sqlalchemy import ColumnElement, and_, delete, or_, select
 
 from mirage.domain.chain import ChainState
 from mirage.store.database.engine import Transaction
-from mirage.store.database.notice_tables import situations
 from mirage.store.database.read_model_tables import outcomes, would_free
-from mirage.store.database.tables import audit, chains, decisions, forecasts, links, recipes
+from mirage.store.database.tables import (
+    audit,
+    chains,
+    decisions,
+    forecasts,
+    links,
+    recipes,
+    situations,
+)
 
 _OF_LINKS = (links, decisions, forecasts, would_free, outcomes)
 """The other tables that refer to a chain."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from mirage.errors import StoreUnavailable
-from mirage.store.database import notice_tables, read_model_tables  # noqa: F401 - metadata has their tables too
+from mirage.store.database import read_model_tables  # noqa: F401 - metadata has its tables too
 from mirage.store.database.engine import (
     build_newer_schema_error,
     build_unavailable_error,

@@ -11,7 +11,7 @@ from sqlalchemy import case, delete, func, literal, or_, select, update
 from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
-from mirage.store.database.notice_tables import notices, situations
+from mirage.store.database.tables import notices, situations
 from mirage.store.database.upsert import build_insert, put_rows
 
 _OVER = tuple(state.value for state in ChainState if state.is_over)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from mirage.services.reports.recommendation import NAMES, list_shown
-from mirage.studies.shadow_report.pareto_svg import STYLE, render_plot
+from mirage.services.reports.recommendation import NAMES, list_plotted, list_shown
+from mirage.studies.evaluation.pareto_plot import STYLE, render_plot
 from mirage.studies.shadow_report.report_text import (
     COLUMNS,
     describe_pairs,
@@ -50,7 +50,8 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     yield f"<h2>{escape(format_title(group))}</h2>\n"
     if group["by"] != "all":
         yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"
-    yield str(render_plot(group, plot_name))
+    plotted = {n: group["policies"][n]["all"] for n in list_plotted(group["policies"])}
+    yield str(render_plot(plotted, name=plot_name, labels=NAMES))
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
     yield "<table><thead><tr>"
     for heading in ("", *headings, "Mirage saves in total, h"):

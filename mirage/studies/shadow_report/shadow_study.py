@@ -1,14 +1,20 @@
 """The shadow report from a log: its pairs chosen, a table made of each, policies judged on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from mirage.domain.arrays import Flags
+from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
 from mirage.episodes.judge.policy_runner import OWN_PLAN
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.registry import AUTO
+from mirage.services.replay.simulation import build_simulator, run_to_log_end
+from mirage.services.reports.recommendation import LogWaits
 from mirage.sim.types import Params
 from mirage.studies.evaluation.policy_evaluation import (
     ORACLE,
@@ -25,10 +31,12 @@ from mirage.studies.shadow_report.handover_pairs import (
     compute_window,
 )
 from mirage.studies.shadow_report.job_history import JobLog
-from mirage.studies.shadow_report.log_waits import compare_waits
 from mirage.studies.study_output import StudyOutput
 from mirage.studies.tables.table_plan import build_plan
+from mirage.traces.calibration.fidelity import Window, mask_judged_jobs
 from mirage.traces.workloads import replay
+from mirage.traces.workloads.asked_resources import get_partition
+from mirage.traces.workloads.replay import Replay
 
 JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, SWITCH, "fixed-lead", "slurm-estimate", AUTO)
 """The judged policies, in the order of `mirage evaluate`."""
@@ -131,5 +139,44 @@ def _evaluate_tables(study: ShadowStudy, made: Tables, output: StudyOutput) -> D
     )
     judged = run_evaluation(request, output)
     pairs = [pair for pair, _, _ in made]
-    waits = compare_waits(study.taken, study.params, pairs)
+    waits = _compare_waits(study.taken, study.params, pairs)
     return build_document(pairs, judged, study.overlap_price, waits)
+
+
+def _compare_waits(
+    taken: Replay, params: Params, pairs: Iterable[HandoverPair]
+) -> Mapping[str, LogWaits]:
+    """Replay the log, and compare the mean waits of each of the pairs' partitions.
+
+    The report's figures come from the replay. Where that waits for other spans than the site's jobs
+    did, they say nothing of the site. A partition is left out if none of its jobs can be compared.
+    """
+    since: dict[str, int] = {}
+    for pair in pairs:
+        named, begin = pair.settings.partition, pair.settings.since
+        since[named] = min(begin, since.get(named, begin))
+    submit, sim = taken.workload.submit, build_simulator(taken, params)
+    run_to_log_end(taken, sim)
+    partitions = np.array([get_partition(job, params).name for job in taken.workload.jobs])
+    found = {}
+    for name, begin in since.items():
+        window = Window(begin=begin, end=int(submit.max()) + 1)
+        rows = mask_judged_jobs(submit, sim.start, taken.logged, window)
+        rows &= (partitions == name) & _mask_prompt_jobs(taken)
+        if rows.any():
+            logged_s, replayed_s = (
+                np.maximum(start[rows] - submit[rows], 0)
+                for start in (taken.logged.start, sim.start)
+            )
+            found[name] = LogWaits(
+                partition=name,
+                jobs=int(rows.sum()),
+                logged_h=float(logged_s.mean() / HOUR_S),
+                replayed_h=float(replayed_s.mean() / HOUR_S),
+            )
+    return found
+
+
+def _mask_prompt_jobs(taken: Replay) -> Flags:
+    """The jobs that no dependency, hold or begin time kept waiting, as far as the log tells."""
+    return taken.logged.eligible - taken.workload.submit <= MINUTE_S

@@ -1,6 +1,7 @@
 """The page Queue: which jobs wait and why, past waits, and the forecast for a new job."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -8,20 +9,87 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.job_shape import JobShape
 from mirage.domain.time_units import DAY_S
+from mirage.domain.timelimit import parse_time_limit
 from mirage.domain.wait_buckets import LimitClass, SizeClass
-from mirage.errors import InputError, NotFound, TooMany
+from mirage.errors import InputError, MalformedText, NotFound, TooMany
 from mirage.http import quota
+from mirage.http.chain_access import get_minimum_jobs, get_visible_bounds
 from mirage.http.dependencies import Writer, Writing
-from mirage.http.wait_visibility import get_minimum_jobs, get_visible_bounds
 from mirage.services.forecasts import submission_forecast
 from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
 from mirage.services.reports import queue_status, wait_statistics
 from mirage.services.reports.queue_status import QueueStatus
 from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
 from mirage.web.charts import wait_charts
-from mirage.web.forecast_form import ForecastForm
 from mirage.web.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext
+
+MOST_NODES = 1_000_000
+MOST_GPUS = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastForm:
+    """The form "If I submitted this now": the fields as they were written, and the job shape if the
+    fields describe a job."""
+
+    fields: Mapping[str, str]
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """A sentence on what is wrong, by field."""
+    shape: JobShape | None = None
+
+    @classmethod
+    def from_fields(cls, **written: str) -> "ForecastForm":
+        """Build the form from its fields: `to` (the partition), nodes, time, gpus, account.
+
+        If partition, nodes and time are empty, the form has neither faults nor a shape.
+        """
+        fields = {name: text.strip() for name, text in written.items()}
+        if not any(fields[name] for name in ("to", "nodes", "time")):
+            return cls(fields=fields)
+        nodes, gpus = (
+            _parse_number(fields["nodes"], MOST_NODES),
+            _parse_number(fields["gpus"] or "0", MOST_GPUS),
+        )
+        limit_s = _parse_seconds(fields["time"])
+        faults = {}
+        if not fields["to"] or "," in fields["to"] or not fields["to"].isprintable():
+            faults["to"] = "Name one partition."
+        if not nodes:
+            faults["nodes"] = "Give a whole number of nodes, 1 or more."
+        if not limit_s:
+            faults["time"] = "Give a time limit in sbatch's format: 48:00:00, or 2-0 for 2 days."
+        if gpus is None:
+            faults["gpus"] = "Give a whole number of GPUs, or leave it empty for whole nodes."
+        if not fields["account"].isprintable():
+            faults["account"] = "Give the name of a Slurm account, or leave the field empty."
+        if faults:
+            return cls(fields=fields, faults=faults)
+        shape = JobShape(
+            partition=fields["to"],
+            nodes=nodes or 1,
+            time_limit_s=limit_s or 1,
+            gpus=gpus or 0,
+            account=fields["account"],
+        )
+        return cls(fields=fields, shape=shape)
+
+
+def _parse_number(text: str, most: int) -> int | None:
+    """Return the number; None if the text is not a whole number from 0 to `most`."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)):
+        return None
+    found = int(text)
+    return found if found <= most else None
+
+
+def _parse_seconds(text: str) -> int | None:
+    try:
+        return parse_time_limit(text)
+    except MalformedText:
+        return None
+
 
 ENTRY = NavigationEntry(name="Queue", path="/queue", order=2)
 router = APIRouter(include_in_schema=False)

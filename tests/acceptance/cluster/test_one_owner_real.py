@@ -42,7 +42,7 @@ class AtOnce(Always):
 FREES = Rules(policy=AtOnce, default="always", limits=Limits(demote_after=2, demote_error_s=1.0))
 
 
-class Site:
+class OwnersScene:
     def __init__(self, rig: SlurmRig, store: Store) -> None:
         self.rig, self.store, self.testbed = rig, store, rig.testbed
         # A look that takes long on a busy host is no reason to leave out the next.
@@ -85,82 +85,84 @@ class Site:
 
 
 @pytest.fixture
-def site(slurm_rig: SlurmRig, acting_store: Store) -> Site:
-    return Site(slurm_rig, acting_store)
+def owners(slurm_rig: SlurmRig, acting_store: Store) -> OwnersScene:
+    return OwnersScene(slurm_rig, acting_store)
 
 
-def test_one_users_hopeless_standbys_demote_that_users_chains_alone(site: Site) -> None:
+def test_one_users_hopeless_standbys_demote_that_users_chains_alone(owners: OwnersScene) -> None:
     """They ask for all of the node that a long job of alice's own has left."""
-    hers = [site.submit_chain(f"alices{number:06}", "alice", WHOLE_NODE) for number in (1, 2)]
-    his = site.submit_chain("bobs00000001", "bob")
-    site.tick()
-    assert all(site.is_eligible(standby) for _, standby in [*hers, his])
+    hers = [owners.submit_chain(f"alices{number:06}", "alice", WHOLE_NODE) for number in (1, 2)]
+    his = owners.submit_chain("bobs00000001", "bob")
+    owners.tick()
+    assert all(owners.is_eligible(standby) for _, standby in [*hers, his])
     freed = time.time()
-    site.testbed.wait_until(lambda: time.time() > freed + 4, 60, "a wait beyond the bound")
+    owners.testbed.wait_until(lambda: time.time() > freed + 4, 60, "a wait beyond the bound")
     busy = [*his, *(first for first, _ in hers)]
-    site.testbed.run(["scancel", *map(str, busy)])
+    owners.testbed.run(["scancel", *map(str, busy)])
     for _, standby in hers:
-        site.await_run(standby)
-        site.tick()
-        site.testbed.run(["scancel", str(standby)])
-    site.tick()
-    with site.store.read() as tx:
+        owners.await_run(standby)
+        owners.tick()
+        owners.testbed.run(["scancel", str(standby)])
+    owners.tick()
+    with owners.store.read() as tx:
         assert clusters.list_modes(tx, 1)[""] is Mode.ACT
-    again = site.submit_chain("alices000003", "alice", WHOLE_NODE)
-    bobs = site.submit_chain("bobs00000002", "bob")
-    site.tick()
-    assert (site.is_eligible(again[1]), site.is_eligible(bobs[1])) == (False, True)
-    with site.store.read() as tx:
+    again = owners.submit_chain("alices000003", "alice", WHOLE_NODE)
+    bobs = owners.submit_chain("bobs00000002", "bob")
+    owners.tick()
+    assert (owners.is_eligible(again[1]), owners.is_eligible(bobs[1])) == (False, True)
+    with owners.store.read() as tx:
         row = decisions.find_last_decision(tx, 1, ChainId("alices000003"), 2)
     assert row is not None
     assert row.mode is Mode.SHADOW
     assert "in shadow until a forecast there is right" in row.reason
 
 
-def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(site: Site) -> None:
+def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(
+    owners: OwnersScene,
+) -> None:
     """Each of alice's could cost two node-hours, bob's release one, and the cluster has three."""
     limits = Limits(cluster_overlap_node_h=3.0, account_overlap_node_h=3.0)
     plan = "afterany:{0}?after:{0}+1"
-    _, standby = site.submit_chain("bobs00000003", "bob")
+    _, standby = owners.submit_chain("bobs00000003", "bob")
     hers = [
-        site.submit_chain(f"wides{number:07}", "alice", ALL_NODES, plan)[1] for number in (1, 2)
+        owners.submit_chain(f"wides{number:07}", "alice", ALL_NODES, plan)[1] for number in (1, 2)
     ]
-    site.look()
-    site.testbed.wait_until(
-        lambda: all(map(site.is_eligible, hers)), 180, "Slurm to carry out her plans"
+    owners.look()
+    owners.testbed.wait_until(
+        lambda: all(map(owners.is_eligible, hers)), 180, "Slurm to carry out her plans"
     )
-    site.tick(Rules(policy=AtOnce, default="always", limits=limits))
-    with site.store.read() as tx:
+    owners.tick(Rules(policy=AtOnce, default="always", limits=limits))
+    with owners.store.read() as tx:
         row = decisions.find_last_decision(tx, 1, ChainId("bobs00000003"), 2)
         links = [chains.list_links(tx, 1, ChainId(f"wides{n:07}"))[-1] for n in (1, 2)]
     assert all(link.freed_at is not None for link in links)
-    assert site.is_eligible(standby), row
+    assert owners.is_eligible(standby), row
 
 
-def test_a_term_that_the_owner_adds_after_the_look_is_kept(site: Site) -> None:
-    first, standby = site.submit_chain("alices000004", "alice")
-    queue = site.look()
-    own = f"afterok:{site.rig.predecessor}"
+def test_a_term_that_the_owner_adds_after_the_look_is_kept(owners: OwnersScene) -> None:
+    first, standby = owners.submit_chain("alices000004", "alice")
+    queue = owners.look()
+    own = f"afterok:{owners.rig.predecessor}"
     update = ["scontrol", "update", f"JobId={standby}", f"Dependency=afterany:{first},{own}"]
-    site.testbed.run(update, user="alice")
-    site.provision(queue)
-    assert own in site.testbed.job(standby)["Dependency"]
-    with site.store.read() as tx:
+    owners.testbed.run(update, user="alice")
+    owners.provision(queue)
+    assert own in owners.testbed.job(standby)["Dependency"]
+    with owners.store.read() as tx:
         row = decisions.find_last_decision(tx, 1, ChainId("alices000004"), 2)
     assert row is not None
     assert row.effect is Effect.GIVEN_UP
     assert own in row.error
-    site.tick()
-    assert site.testbed.job(standby)["Dependency"].startswith(own), "tried again, and hers stays"
+    owners.tick()
+    assert owners.testbed.job(standby)["Dependency"].startswith(own), "tried again, and hers stays"
 
 
 @pytest.mark.parametrize("text", ["\x1f", "\x1f\n1\x1f0\x1f", "(unfulfilled)\x1f", "?\x1f"])
-def test_nobody_writes_a_separator_into_a_dependency(site: Site, text: str) -> None:
+def test_nobody_writes_a_separator_into_a_dependency(owners: OwnersScene, text: str) -> None:
     """Before a move it is read with a separator that everybody knows."""
-    standby = site.rig.standby
-    before = site.testbed.job(standby)["Dependency"]
-    written = f"Dependency=afterany:{site.rig.predecessor}{text}"
+    standby = owners.rig.standby
+    before = owners.testbed.job(standby)["Dependency"]
+    written = f"Dependency=afterany:{owners.rig.predecessor}{text}"
     update = ["scontrol", "update", f"JobId={standby}", written]
-    site.testbed.run(update, user="alice", check=False)
-    shown = site.testbed.run(squeue.build_move_target_argv(standby)).stdout
+    owners.testbed.run(update, user="alice", check=False)
+    shown = owners.testbed.run(squeue.build_move_target_argv(standby)).stdout
     assert squeue.parse_move_target(shown).dependency == before

@@ -213,17 +213,3 @@ def test_slurmctlds_own_count_is_told_as_it_was_last_asked(
     scraped = client.get("/metrics").text
     assert 'mirage_slurmctld_rpcs_total{by="mirage"} 30.0' in scraped
     assert 'mirage_slurmctld_rpcs_total{by="others"} 90.0' in scraped
-
-
-def test_the_audit_is_narrowed(client: Client) -> None:
-    client.put("/api/v1/mode", b'{"mode": "observe"}', who="root")
-    client.post(KILL, who="alice")
-    client.post(KILL, who="root")
-
-    def of(**asked: Any) -> list[str]:
-        items = client.get("/api/v1/audit", who="root", **asked).json()["items"]
-        return [row["event"] for row in items]
-
-    assert of(actor="root") == ["kill switch pulled", "mode set"]
-    assert of(event="mode set") == ["mode set"]
-    assert len(of(actor="alice")) == 1

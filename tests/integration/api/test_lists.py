@@ -54,6 +54,7 @@ DATE, LATER = "2027-01-15T08:00:00Z", "2027-01-15T10:00:01Z"
     ("name", "query", "found"),
     [
         ("chains", {"user": "bob"}, ["riskychain01"]),
+        ("chains", {"state": "paused"}, []),
         ("chains", {"at_risk": "true"}, ["riskychain01"]),
         ("chains", {"at_risk": "false"}, [CHAIN, "oldchain0001"]),
         ("chains", {"partition": "gpu"}, [CHAIN]),

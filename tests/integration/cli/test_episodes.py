@@ -52,15 +52,15 @@ def trace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Path:
+def cluster_file(tmp_path: Path) -> Path:
     path = tmp_path / "C.toml"
     path.write_text(CLUSTER)
     return path
 
 
-def test_the_table_and_its_report(trace: Path, cluster: Path, tmp_path: Path) -> None:
+def test_the_table_and_its_report(trace: Path, cluster_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
-    words = ("--cluster", str(cluster), "--out", str(out), "--jobs", "1", "--json")
+    words = ("--cluster", str(cluster_file), "--out", str(out), "--jobs", "1", "--json")
     answer = run("episodes", str(trace), *words, *PAIR, *SPAN)
     assert (answer.code, answer.err) == (0, "")
     told = json.loads(answer.out)
@@ -78,10 +78,10 @@ def test_the_table_and_its_report(trace: Path, cluster: Path, tmp_path: Path) ->
 
 
 def test_another_load_is_another_table_and_the_twin_knows_it(
-    trace: Path, cluster: Path, tmp_path: Path
+    trace: Path, cluster_file: Path, tmp_path: Path
 ) -> None:
     """The same jobs are replayed for the twin's questions, which come later."""
-    words = ("--cluster", str(cluster), "--jobs", "1", *PAIR, *SPAN)
+    words = ("--cluster", str(cluster_file), "--jobs", "1", *PAIR, *SPAN)
     waited_h, pairs = [], set()
     for load in ("0.5", "1", "3"):
         out = tmp_path / f"E{load}.npz"
@@ -108,9 +108,9 @@ def test_another_load_is_another_table_and_the_twin_knows_it(
         assert "Traceback" not in refused.err
 
 
-def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> None:
+def test_start_points_by_default(trace: Path, cluster_file: Path, tmp_path: Path) -> None:
     """Six days into a trace of 60 h there is nothing left."""
-    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"))
+    words = ("--cluster", str(cluster_file), "--out", str(tmp_path / "E.npz"))
     answer = run("episodes", str(trace), *words, *PAIR)
     assert answer.code == 2
     assert "there is no start point" in answer.err
@@ -142,10 +142,10 @@ def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> 
     ],
 )
 def test_bad_input_is_told_in_a_sentence(
-    trace: Path, cluster: Path, tmp_path: Path, words: tuple[str, ...], said: str
+    trace: Path, cluster_file: Path, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    given = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
-    with cluster.open("a") as file:
+    given = ("--cluster", str(cluster_file), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
+    with cluster_file.open("a") as file:
         file.write(PARTITIONS)
     before = sorted(tmp_path.iterdir())
     answer = run("episodes", str(trace), *given, *words)
@@ -156,24 +156,24 @@ def test_bad_input_is_told_in_a_sentence(
 
 
 def test_where_no_start_point_gives_an_episode_nothing_is_left(
-    trace: Path, cluster: Path, tmp_path: Path
+    trace: Path, cluster_file: Path, tmp_path: Path
 ) -> None:
     """All nodes are gone for good before the first start point."""
-    with cluster.open("a") as file:
+    with cluster_file.open("a") as file:
         file.write('[[outages]]\nStartTime = 2023-11-20T00:00:00Z\nState = "DOWN"\nNodes = "0-7"\n')
     before = sorted(tmp_path.iterdir())
-    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
+    words = ("--cluster", str(cluster_file), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
     answer = run("episodes", str(trace), *words)
     assert (answer.code, answer.out) == (2, "")
     assert "not one of 7 start points gave an episode" in answer.err
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_pair_goes_where_it_is_told(trace: Path, cluster: Path, tmp_path: Path) -> None:
-    with cluster.open("a") as file:
+def test_the_pair_goes_where_it_is_told(trace: Path, cluster_file: Path, tmp_path: Path) -> None:
+    with cluster_file.open("a") as file:
         file.write(PARTITIONS)
     out = tmp_path / "E.npz"
-    words = ("--cluster", str(cluster), "--out", str(out), *PAIR, *SPAN)
+    words = ("--cluster", str(cluster_file), "--out", str(out), *PAIR, *SPAN)
     more = ("--partition", "all", "--qos", "high", "--user", "u1")
     answer = run("episodes", str(trace), *words, *more)
     assert answer.code == 0, answer.err
@@ -181,8 +181,8 @@ def test_the_pair_goes_where_it_is_told(trace: Path, cluster: Path, tmp_path: Pa
     assert (told.partition, told.qos, told.user, told.account) == ("all", "high", "u1", "")
 
 
-def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster: Path, tmp_path: Path) -> None:
-    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), "--jobs", "1", *SPAN)
+def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster_file: Path, tmp_path: Path) -> None:
+    words = ("--cluster", str(cluster_file), "--out", str(tmp_path / "E.npz"), "--jobs", "1", *SPAN)
     pair = ("--nodes", "1", "--time-limit", "4:00:00", "--every", "1m")
     with subprocess.Popen(
         # Where the tests run behind nohup or in the background, SIGINT is ignored: not here.

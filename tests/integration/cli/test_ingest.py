@@ -1,12 +1,9 @@
 """`mirage ingest` as a process: its counts, and the message and code for bad input."""
 
-import gzip
 import json
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mirage.slurm.commands.sacct_record import NO_NODES
@@ -135,42 +132,9 @@ def test_a_zone_is_applied_to_local_times(tmp_path: Path, database: str) -> None
     assert "no time zone 'Mars'" in refused(path, "--timezone", "Mars", database=database)
 
 
-def test_an_empty_file(tmp_path: Path, database: str) -> None:
-    path = tmp_path / "empty"
-    path.touch()
-    assert "empty is empty: one of: the output of sacct -P" in refused(path, database=database)
-
-
 def test_what_is_no_file(tmp_path: Path, database: str) -> None:
     assert "there is no such file" in refused(tmp_path / "nowhere", database=database)
     assert "is a directory" in refused(tmp_path, database=database)
-
-
-def test_a_truncated_parquet_file(tmp_path: Path, database: str) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"job_id": ["1"] * 1000}), path)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "t.parquet is truncated or damaged" in refused(path, database=database)
-
-
-def test_parquet_of_other_columns(tmp_path: Path, database: str) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"job_id": ["1"], "walltime": [3]}), path)
-    sentence = refused(path, database=database)
-    assert "parquet without the trace column(s) user, account" in sentence
-    assert "it has job_id, walltime" in sentence
-
-
-def test_a_truncated_gzip_file(tmp_path: Path, database: str) -> None:
-    path = tmp_path / "dump.gz"
-    path.write_bytes(gzip.compress(DUMP.encode())[:-12])
-    assert "dump.gz is truncated: its gzip data ends" in refused(path, database=database)
-
-
-def test_a_truncated_dump(tmp_path: Path, database: str) -> None:
-    path = tmp_path / "dump.psv"
-    path.write_text(DUMP[:-40])
-    assert "is truncated: its last line, 6, is cut short" in refused(path, database=database)
 
 
 def test_a_dump_of_other_columns(tmp_path: Path, database: str) -> None:

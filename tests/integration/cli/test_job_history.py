@@ -37,7 +37,7 @@ def sacct_text() -> str:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def service_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A service's folder: a database without a job, and a log beside it."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "C.toml").write_text(CLUSTER)
@@ -65,20 +65,20 @@ def stored(folder: Path) -> Any:
     return None if found is None else found.document
 
 
-def test_from_no_job_to_the_same_report_as_from_the_log(site: Path) -> None:
-    early = mirage(site, "report", "shadow")
+def test_from_no_job_to_the_same_report_as_from_the_log(service_folder: Path) -> None:
+    early = mirage(service_folder, "report", "shadow")
     assert (early.code, early.out) == (2, "")
     assert "no job of cluster lab is stored yet" in early.err
 
-    taken = mirage(site, "ingest", "log.txt", "--cluster", "lab")
+    taken = mirage(service_folder, "ingest", "log.txt", "--cluster", "lab")
     assert taken.code == 0, taken.err
-    week = report(site, "--since", "7d", "--every", "2d", "--no-store")
+    week = report(service_folder, "--since", "7d", "--every", "2d", "--no-store")
     assert week["recommendation"]["verdict"] == "too-little-data"
-    assert stored(site) is None, "it was asked not to be kept"
+    assert stored(service_folder) is None, "it was asked not to be kept"
 
-    ours = report(site)
-    from_log = report(site, "--from-sacct", "log.txt", "--cluster", "C.toml")
-    assert stored(site) == ours
+    ours = report(service_folder)
+    from_log = report(service_folder, "--from-sacct", "log.txt", "--cluster", "C.toml")
+    assert stored(service_folder) == ours
     assert (ours.pop("trace"), from_log.pop("trace")) == ("the history of lab", "log.txt")
     assert ours.pop("released_while_away") == 0, "which a log does not tell"
     assert ours == from_log

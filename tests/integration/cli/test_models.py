@@ -13,7 +13,7 @@ from tests.support.mirage_process import Answer, configured, run
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 
 
-class Site:
+class ModelsElsewhere:
     """A configuration whose models are elsewhere than where the commands are called."""
 
     def __init__(self, home: Path) -> None:
@@ -33,39 +33,41 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def away(tmp_path: Path) -> ModelsElsewhere:
+    return ModelsElsewhere(tmp_path)
 
 
-def test_what_is_promoted_is_what_the_service_takes(site: Site) -> None:
-    site.run("models", "promote", "models/made/1")
-    assert (site.models / "made" / "promoted").read_text() == "1\n"
-    assert site.run("config", "check").out == f"the configuration is right: {site.config}\n"
+def test_what_is_promoted_is_what_the_service_takes(away: ModelsElsewhere) -> None:
+    away.run("models", "promote", "models/made/1")
+    assert (away.models / "made" / "promoted").read_text() == "1\n"
+    assert away.run("config", "check").out == f"the configuration is right: {away.config}\n"
 
 
-def test_they_are_listed_shown_and_adjusted_where_the_settings_say(site: Site) -> None:
-    listed = json.loads(site.run("models", "list", "--json").out)
-    assert listed["models_dir"] == str(site.models)
+def test_they_are_listed_shown_and_adjusted_where_the_settings_say(away: ModelsElsewhere) -> None:
+    listed = json.loads(away.run("models", "list", "--json").out)
+    assert listed["models_dir"] == str(away.models)
     assert [line["model"] for line in listed["models"]] == ["models/made/1"]
-    shown = json.loads(site.run("models", "show", "models/made/1", "--json").out)
+    shown = json.loads(away.run("models", "show", "models/made/1", "--json").out)
     assert shown["model"] == "models/made/1"
-    out = site.models / "made" / "2"
-    site.run("models", "recalibrate", "models/made/1", "later.npz", "--out", str(out))
-    assert len(json.loads(site.run("models", "list", "--json").out)["models"]) == 2
+    out = away.models / "made" / "2"
+    away.run("models", "recalibrate", "models/made/1", "later.npz", "--out", str(out))
+    assert len(json.loads(away.run("models", "list", "--json").out)["models"]) == 2
 
 
-def test_they_are_judged_without_a_word_where_the_configuration_is_implied(site: Site) -> None:
+def test_they_are_judged_without_a_word_where_the_configuration_is_implied(
+    away: ModelsElsewhere,
+) -> None:
     words = ("evaluate", "later.npz", "--policy", "models/made/1", "--json", "-")
-    answer = run(*words, cwd=site.work, MIRAGE_CONFIG=str(site.config))
+    answer = run(*words, cwd=away.work, MIRAGE_CONFIG=str(away.config))
     assert answer.code == 0, answer.err
-    assert json.loads(answer.out)["policies"] == json.loads(site.run(*words).out)["policies"]
-    assert "no model" in run(*words, cwd=site.work).err
+    assert json.loads(answer.out)["policies"] == json.loads(away.run(*words).out)["policies"]
+    assert "no model" in run(*words, cwd=away.work).err
 
 
-def test_training_goes_on_from_them(site: Site) -> None:
+def test_training_goes_on_from_them(away: ModelsElsewhere) -> None:
     """Trees do not go on; but it is found."""
     words = ("train", "policy-gradient", "later.npz", "--init", "models/made/1")
-    out = ("--out", "models/made/2", "--config", str(site.config))
+    out = ("--out", "models/made/2", "--config", str(away.config))
     assert (
-        f"{site.models}/made/1 is no policy-gradient agent" in run(*words, *out, cwd=site.work).err
+        f"{away.models}/made/1 is no policy-gradient agent" in run(*words, *out, cwd=away.work).err
     )

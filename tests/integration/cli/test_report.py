@@ -40,7 +40,7 @@ def jobs() -> list[SimJob]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log and its cluster file."""
     folder = tmp_path_factory.mktemp("site")
     write_parquet_trace(folder / "log.parquet", jobs())
@@ -48,28 +48,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reported(site: Path, *words: str, log: str = "log.parquet") -> Answer:
+def reported(logs: Path, *words: str, log: str = "log.parquet") -> Answer:
     named = ("--from-sacct", log, "--cluster", "C.toml", "--jobs", "1")
-    return run("report", "shadow", *named, *words, cwd=site)
+    return run("report", "shadow", *named, *words, cwd=logs)
 
 
 @pytest.fixture(scope="module")
-def made(site: Path) -> dict[str, Any]:
+def made(logs: Path) -> dict[str, Any]:
     """One report with everything; its tables are kept beside it."""
     words = ("--nodes", "2", *PAIR, "--html", "out.html", "--keep", "kept", "--json")
-    answer = reported(site, *words)
+    answer = reported(logs, *words)
     assert answer.code == 0, answer.err
     read: dict[str, Any] = json.loads(answer.out)
     return read
 
 
-def test_the_figures_are_those_of_mirage_evaluate(made: dict[str, Any], site: Path) -> None:
-    kept = sorted(str(path) for path in (site / "kept").glob("*.npz") if "twin" not in path.name)
+def test_the_figures_are_those_of_mirage_evaluate(made: dict[str, Any], logs: Path) -> None:
+    kept = sorted(str(path) for path in (logs / "kept").glob("*.npz") if "twin" not in path.name)
     groups = made["groups"]
     assert [group["by"] for group in groups] == ["all", "pair", "pair"]
     for group, tables in zip(groups, (kept, kept[:1], kept[1:]), strict=True):
         words = [word for name in EVALUATED for word in ("--policy", name)]
-        answer = run("evaluate", *tables, *words, "--json", "-", cwd=site)
+        answer = run("evaluate", *tables, *words, "--json", "-", cwd=logs)
         assert answer.code == 0, answer.err
         judged = json.loads(answer.out)["policies"]
         if group["by"] != "all":
@@ -123,9 +123,9 @@ class _Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
+def test_the_page_stands_by_itself(made: dict[str, Any], logs: Path) -> None:
     page = _Page()
-    page.feed((site / "out.html").read_text())
+    page.feed((logs / "out.html").read_text())
     assert made["recommendation"]["advice"] in page.text
     assert page.tags.count("svg") == page.tags.count("table") == len(made["groups"])
     assert page.links == []
@@ -140,15 +140,15 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
         assert switch["cost_h"] is None
 
 
-def test_waits_that_the_replay_does_not_have_are_said_before_any_advice(site: Path) -> None:
+def test_waits_that_the_replay_does_not_have_are_said_before_any_advice(logs: Path) -> None:
     """Each job waited ten hours, and the cluster file has room for all at once."""
     rows = ["JobIDRaw|User|Partition|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|NCPUS"]
     for number in range(1, 6 * 24):
         at = MONDAY + number * 14_400
         start = at + 36_000
         rows.append(f"{number}|u{number % 5}||COMPLETED|{at}|{at}|{start}|{start + 3000}|60|1|4")
-    (site / "waits.txt").write_text("\n".join([*rows, ""]))
-    answer = reported(site, *PAIR, "--json", log="waits.txt")
+    (logs / "waits.txt").write_text("\n".join([*rows, ""]))
+    answer = reported(logs, *PAIR, "--json", log="waits.txt")
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)
     assert told["recommendation"]["verdict"] == "replay-unlike-log"
@@ -157,19 +157,19 @@ def test_waits_that_the_replay_does_not_have_are_said_before_any_advice(site: Pa
     assert waits["replayed_h"] < 1
 
 
-def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
-    answer = reported(site, "--every", "3d", "--since", "7d")
+def test_by_default_the_trace_says_which_hand_overs(logs: Path) -> None:
+    answer = reported(logs, "--every", "3d", "--since", "7d")
     assert answer.code == 0, answer.err
     assert "Too little data" in answer.out
     assert "the partition's most used long jobs" in answer.out
     assert "with ACCRUE_ALWAYS" in answer.out
 
 
-def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
+def test_a_short_log_is_too_little_and_no_error(logs: Path) -> None:
     short = [job for job in jobs() if job.submit < MONDAY + 3 * 86400]
-    write_parquet_trace(site / "short.parquet", short)
+    write_parquet_trace(logs / "short.parquet", short)
     words = (*PAIR, "--json", "--html", "short.html")
-    answer = reported(site, *words, log="short.parquet")
+    answer = reported(logs, *words, log="short.parquet")
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)
     assert told["recommendation"]["verdict"] == "too-little-data"
@@ -177,7 +177,7 @@ def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
     rows = told["rows"]
     out = sum(rows["refused"].values()) + sum(rows["skipped"].values())
     assert rows["read"] == len(short) == rows["replayed"] + out
-    assert "Too little data: 0 days" in (site / "short.html").read_text()
+    assert "Too little data: 0 days" in (logs / "short.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
         ("1|05.10.2022 14:12|FAILED\n", "submit is not a time in epoch seconds or as 2023"),
     ],
 )
-def test_a_log_of_which_nothing_is_replayed_says_why(site: Path, rows: str, said: str) -> None:
-    (site / "bad.txt").write_text(f"JobIDRaw|Submit|State\n{rows}")
-    answer = reported(site, log="bad.txt")
+def test_a_log_of_which_nothing_is_replayed_says_why(logs: Path, rows: str, said: str) -> None:
+    (logs / "bad.txt").write_text(f"JobIDRaw|Submit|State\n{rows}")
+    answer = reported(logs, log="bad.txt")
     assert answer.code == 2
     assert said in answer.err
 
@@ -224,8 +224,8 @@ def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
         (("--from-sacct", "none.txt"), "none.txt"),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(site: Path, words: tuple[str, ...], said: str) -> None:
-    answer = reported(site, *words)
+def test_bad_input_is_told_in_one_sentence(logs: Path, words: tuple[str, ...], said: str) -> None:
+    answer = reported(logs, *words)
     assert (answer.code, answer.out) == (2, ""), answer
     (line,) = answer.err.strip().splitlines()
     assert said in line
@@ -237,13 +237,13 @@ def test_without_a_log_it_says_what_to_give() -> None:
     assert "--from-sacct FILE --cluster C.toml" in answer.err
 
 
-def test_sigterm_leaves_nothing_behind(site: Path, tmp_path: Path) -> None:
+def test_sigterm_leaves_nothing_behind(logs: Path, tmp_path: Path) -> None:
     named = ("--from-sacct", "log.parquet", "--cluster", "C.toml", "--jobs", "2")
     pair = ("--nodes", "1", "--time-limit", "1:00:00", "--every", "1m")
     with subprocess.Popen(
         [*MIRAGE, "report", "shadow", *named, *pair],
         env=environment(TMPDIR=str(tmp_path)),
-        cwd=site,
+        cwd=logs,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:

@@ -34,7 +34,7 @@ DUMP = (
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Path:
+def cluster_file(tmp_path: Path) -> Path:
     path = tmp_path / "lab.toml"
     path.write_text(CLUSTER)
     return path
@@ -51,8 +51,8 @@ def simulate(*args: str | Path) -> Answer:
     return run("simulate", *map(str, args), cwd=CHECKOUT, COLUMNS="120", TZ="UTC")
 
 
-def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
-    done = simulate(dump, "--cluster", cluster, "--json", "--from", "2023-11-01")
+def test_figures_as_json_and_bad_rows_named(dump: Path, cluster_file: Path) -> None:
+    done = simulate(dump, "--cluster", cluster_file, "--json", "--from", "2023-11-01")
     assert done.code == 0, done.err
     told = json.loads(done.out)
     assert (told["jobs"], told["started"]) == (3, 3)
@@ -81,8 +81,8 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
-    done = simulate(dump, "--cluster", cluster, "--weekly", "--from", "2023-11-01")
+def test_the_table_says_the_same(dump: Path, cluster_file: Path) -> None:
+    done = simulate(dump, "--cluster", cluster_file, "--weekly", "--from", "2023-11-01")
     assert done.code == 0, done.err
     for row in (
         ("jobs", "3"),
@@ -95,27 +95,27 @@ def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
         assert any(all(word in line for word in row) for line in done.out.splitlines()), row
 
 
-def test_a_log_without_starts_has_no_fidelity(tmp_path: Path, cluster: Path) -> None:
+def test_a_log_without_starts_has_no_fidelity(tmp_path: Path, cluster_file: Path) -> None:
     path = tmp_path / "queue.psv"
     path.write_text(HEADER + "1|ann|1|60|1700000000|||PENDING\n")
-    told = json.loads(simulate(path, "--cluster", cluster, "--json").out)
+    told = json.loads(simulate(path, "--cluster", cluster_file, "--json").out)
     assert (told["jobs"], told["fidelity"]) == (1, None)
     assert told["not_judged"] == "the log has no starts"
 
 
-def test_of_a_short_log_the_table_says_why_it_is_not_judged(dump: Path, cluster: Path) -> None:
+def test_of_a_short_log_the_table_says_why_it_is_not_judged(dump: Path, cluster_file: Path) -> None:
     dump.write_text("".join(DUMP.splitlines(keepends=True)[:3]))
-    told = json.loads(simulate(dump, "--cluster", cluster, "--json").out)
+    told = json.loads(simulate(dump, "--cluster", cluster_file, "--json").out)
     assert (told["jobs"], told["fidelity"]) == (2, None)
-    done = simulate(dump, "--cluster", cluster)
+    done = simulate(dump, "--cluster", cluster_file)
     row = next(line for line in done.out.splitlines() if "not judged" in line)
     assert told["not_judged"] in row
 
 
-def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path) -> None:
+def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster_file: Path) -> None:
     out = tmp_path / "jobs.parquet"
-    assert simulate(dump, "--cluster", cluster, "--out", out).code == 0
-    again = replay.load_replay(out, load_cluster_params(cluster))
+    assert simulate(dump, "--cluster", cluster_file, "--out", out).code == 0
+    again = replay.load_replay(out, load_cluster_params(cluster_file))
     assert [job.job_id for job in again.workload.jobs] == [1, 2, 6]
     assert list(again.logged.start) == [1700000000, 1700003600, 1700600500]
     assert list(again.logged.end) == [1700003600, 1700005400, 1700604100]
@@ -129,11 +129,11 @@ def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path
     ],
 )
 def test_a_file_without_a_job_is_bad_input(
-    tmp_path: Path, cluster: Path, rows: str, words: str
+    tmp_path: Path, cluster_file: Path, rows: str, words: str
 ) -> None:
     path = tmp_path / "t.psv"
     path.write_text(rows)
-    done = simulate(path, "--cluster", cluster)
+    done = simulate(path, "--cluster", cluster_file)
     assert (done.code, done.out) == (2, "")
     assert words in done.err
     assert "Traceback" not in done.err
@@ -161,12 +161,12 @@ def test_a_qos_with_partition_time_limit_has_longer_jobs_than_its_partition(
     assert [row["rows"] for row in told["rows"]["refused"].values()] == [1]
 
 
-def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster: Path) -> None:
+def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster_file: Path) -> None:
     for args, words in (
         (("--from", "2024-05-01", "--until", "2024-04-01"), "--from must be before --until"),
         (("--out", tmp_path / "no/such/jobs.parquet"), "cannot be written"),
     ):
-        done = simulate(dump, "--cluster", cluster, *args)
+        done = simulate(dump, "--cluster", cluster_file, *args)
         assert done.code == 2, done.err
         assert words in done.err
         assert "Traceback" not in done.err

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
 from mirage.slurm.commands import sacct_record
 from mirage.traces.formats import swf
@@ -35,17 +34,6 @@ MaxTime = "02:00:00"
 PartitionName = "gpu"
 Nodes = "10-11"
 MaxTime = "UNLIMITED"
-"""
-SHARED = """\
-[cluster]
-name = "shared"
-nodes = 2
-gpus_per_node = 8
-cpus_per_node = 64
-[scheduler]
-SelectType = "select/cons_tres"
-[[partitions]]
-PartitionName = "gpu"
 """
 T = 1_600_000_000
 
@@ -89,32 +77,6 @@ def simulated(folder: Path, log: str, *more: str, site: str = SITE, zone: str = 
     return Told(told, jobs, done.err)
 
 
-def test_nodes_are_counted_from_the_list(tmp_path: Path) -> None:
-    log = f"""\
-JobID|User|Partition|Submit|Start|End|Timelimit|AllocCPUS|NodeList|State
-11|ann|cpu|{T}|{T}|{T + 5400}|02:00:00|128|n[1,3-5],n[07-10]|COMPLETED
-12|bea|cpu|{T}|{T + 5400}|{T + 7200}|02:00:00|16|n3|COMPLETED
-13|cid|cpu|{T + 9000}|{T + 9000}|{T + 9100}|02:00:00|16||COMPLETED
-"""
-    told = simulated(tmp_path, log)
-    assert [told.jobs[n]["nodes"] for n in (11, 12, 13)] == [8, 1, 1]
-    assert told.wait_s(12) == 5400
-    assert told.assumed == {sacct_record.NO_NODES: 1}
-
-
-def test_counts_with_suffixes(tmp_path: Path) -> None:
-    site = SITE.replace("nodes = 12", "nodes = 5000").partition("[[partitions]]")[0]
-    log = f"""\
-JobIDRaw|State|Submit|Start|End|TimelimitRaw|AllocNodes|User
-1|COMPLETED|{T}|{T}|{T + 60}|5|2K|ann
-2|COMPLETED|{T}|{T}|{T + 60}|5|1.25K|ann
-3|COMPLETED|{T}|{T}|{T + 60}|5|999|ann
-"""
-    told = simulated(tmp_path, log, site=site)
-    assert [told.jobs[n]["nodes"] for n in (1, 2, 3)] == [2048, 1280, 999]
-    assert told.assumed == {sacct_record.ROUNDED: 1}
-
-
 def test_runs_by_elapsed(tmp_path: Path) -> None:
     """Without an end; suspended, with and without telling so."""
     log = """\
@@ -125,18 +87,6 @@ JobIDRaw|User|Partition|Submit|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNode
 """
     told = simulated(tmp_path, log)
     assert [told.run_s(n) for n in (1, 2, 3)] == [2400, 3600, 5000]
-
-
-def test_the_hour_that_comes_twice(tmp_path: Path) -> None:
-    log = """\
-JobIDRaw|State|Partition|Submit|Start|End|Elapsed|NNodes|TimelimitRaw|User
-1|COMPLETED|cpu|2022-11-06T00:10:00|2022-11-06T01:50:00|2022-11-06T01:20:00|00:30:00|1|600|ann
-2|COMPLETED|cpu|2022-11-06T00:10:00|2022-11-06T01:50:00|2022-11-06T03:00:00|02:10:00|1|600|ann
-"""
-    told = simulated(tmp_path, log, zone="America/Chicago")
-    assert [told.run_s(n) for n in (1, 2)] == [1800, 7800]
-    logged = [told.jobs[n]["logged_end"] - told.jobs[n]["logged_start"] for n in (1, 2)]
-    assert logged == [1800, 7800]
 
 
 def test_a_partition_list_is_the_first_that_takes_the_job(tmp_path: Path) -> None:
@@ -168,17 +118,6 @@ JobIDRaw|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes
     assert [told.wait_s(n) for n in (1, 2, 3, 4)] == [0, None, 0, None]
     assert told.assumed[replay.RUNS_ON] == 2
     assert told.json["rows"]["refused"] == {replay.NO_FATE: {"rows": 1, "first": [5]}}
-
-
-def test_gpus_of_old_dumps(tmp_path: Path) -> None:
-    log = f"""\
-JobIDRaw|User|Partition|Start|End|Submit|NCPUS|ReqGRES|AllocGRES|NNodes|Timelimit|State|
-1|ann|gpu|{T}|{T + 600}|{T}|2|gpu:v100:8|gpu:v100-sxm2.32g:16|2|01:00:00|COMPLETED|
-2|bea|gpu|{T + 600}|{T + 900}|{T + 1}|1|gpu:no_consume:1(S:0)||1|01:00:00|COMPLETED|
-"""
-    told = simulated(tmp_path, log, site=SHARED)
-    assert [told.jobs[n]["gpus"] for n in (1, 2)] == [16, 1]
-    assert told.wait_s(2) == 599
 
 
 SEVERAL = f"""\
@@ -243,17 +182,3 @@ def test_the_table_counts_too(tmp_path: Path) -> None:
     lines = done.out.splitlines()
     for told in (("read", "3"), ("replayed", "2"), ("skipped: job step", "1")):
         assert any(all(word in line for word in told) for line in lines), told
-
-
-@pytest.mark.parametrize("command", ["simulate", "ingest"])
-def test_a_dump_of_values_alone_says_how_to_make_it_with_a_header(
-    tmp_path: Path, command: str
-) -> None:
-    (tmp_path / "log.txt").write_text(f"71|ann|cpu|COMPLETED|{T}|{T}|{T + 9}|1\n" * 2)
-    (tmp_path / "site.toml").write_text(SITE)
-    to = ["--cluster", str(tmp_path / "site.toml")]
-    if command == "ingest":
-        to = ["--cluster", "campus", "--database", f"sqlite:///{tmp_path}/none.db"]
-    done = mirage_process.run(command, str(tmp_path / "log.txt"), *to, cwd=CHECKOUT)
-    assert done.code == 2
-    assert "make it without -n (--noheader)" in done.err

@@ -51,7 +51,7 @@ def key_file(folder: Path, raw: bytes = SECRET, mode: int = 0o640) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> slurm_jwt.SlurmJwt:
+def slurm_keys(tmp_path: Path) -> slurm_jwt.SlurmJwt:
     return slurm_jwt.load_hs256(key_file(tmp_path), clock=lambda: NOW)
 
 
@@ -61,10 +61,10 @@ def refused(reader: slurm_jwt.SlurmJwt, token: str) -> NotIdentified:
     return caught.value
 
 
-def test_slurms_token_names_its_user(site: slurm_jwt.SlurmJwt) -> None:
-    assert site.authenticate_caller(made(claims())) == ROOT
-    assert site.authenticate_caller(made(claims(sun=None, username="root"))) == ROOT
-    assert site.authenticate_caller(made(claims(username="root"))) == ROOT
+def test_slurms_token_names_its_user(slurm_keys: slurm_jwt.SlurmJwt) -> None:
+    assert slurm_keys.authenticate_caller(made(claims())) == ROOT
+    assert slurm_keys.authenticate_caller(made(claims(sun=None, username="root"))) == ROOT
+    assert slurm_keys.authenticate_caller(made(claims(username="root"))) == ROOT
 
 
 def test_a_key_that_is_the_text_of_a_pem_file_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ UNSIGNED = {
 
 
 @pytest.mark.parametrize("which", UNSIGNED)
-def test_what_the_key_did_not_sign_is_refused(site: slurm_jwt.SlurmJwt, which: str) -> None:
-    error = refused(site, UNSIGNED[which])
+def test_what_the_key_did_not_sign_is_refused(slurm_keys: slurm_jwt.SlurmJwt, which: str) -> None:
+    error = refused(slurm_keys, UNSIGNED[which])
     assert error.who == "", "nothing of it is certain"
 
 
@@ -123,9 +123,9 @@ SIGNED = {
 
 
 @pytest.mark.parametrize("which", SIGNED)
-def test_what_is_signed_and_no_good_is_refused(site: slurm_jwt.SlurmJwt, which: str) -> None:
+def test_what_is_signed_and_no_good_is_refused(slurm_keys: slurm_jwt.SlurmJwt, which: str) -> None:
     given, said, who = SIGNED[which]
-    error = refused(site, made(given))
+    error = refused(slurm_keys, made(given))
     assert said in str(error)
     assert error.who == who
 
@@ -293,8 +293,8 @@ def test_an_issuer_that_is_away_is_nobodys_fault(issuer: Issuer, rsa: RSAKey) ->
         large.authenticate_caller(by_rsa(rsa, claims()))
 
 
-def test_the_refusal_holds_nothing_of_the_token(site: slurm_jwt.SlurmJwt) -> None:
+def test_the_refusal_holds_nothing_of_the_token(slurm_keys: slurm_jwt.SlurmJwt) -> None:
     for token in (*UNSIGNED.values(), *(made(given) for given, _, _ in SIGNED.values())):
-        said = str(refused(site, token))
+        said = str(refused(slurm_keys, token))
         assert not any(len(word) > 12 and word in said for word in token.split("."))
         assert hashlib.sha256(SECRET).hexdigest() not in said

@@ -18,7 +18,7 @@ LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make docs` makes it: a warning, such as of a link that leads nowhere, is an error."""
     into = tmp_path_factory.mktemp("docs")
     options = ["-q", "-W", "--keep-going", "-c", "docs", "-b", "html", "."]
@@ -40,10 +40,10 @@ class _Loads(HTMLParser):
         self.found += [given.get(LOADS[tag]) or ""] if tag in LOADS else []
 
 
-def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path) -> None:
-    assert (site / "index.html").exists()
+def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(built_site: Path) -> None:
+    assert (built_site / "index.html").exists()
     for page in PAGES:
-        made = site / page.relative_to(CHECKOUT).with_suffix(".html")
+        made = built_site / page.relative_to(CHECKOUT).with_suffix(".html")
         parser = _Loads()
         parser.feed(made.read_text(encoding="utf-8"))
         assert parser.found

@@ -10,7 +10,7 @@ from mirage.policy.rules.lead_rules import Reactive
 from mirage.services.notify.notices import Channel, Watch
 from mirage.services.provision.decision_context import Rules
 from mirage.store.database.engine import Store
-from mirage.store.database.notice_tables import notices, situations
+from mirage.store.database.tables import notices, situations
 from mirage.store.events import outbox
 from mirage.worker import Worker
 from tests.support.services.slurm_jobs import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.config.quota_settings import QuotaSettings, RetentionSettings
+from mirage.config.settings import QuotaSettings, RetentionSettings
 from mirage.domain.chain import ChainId, ChainState
 from mirage.domain.decision import Mode
 from mirage.services.access.quotas import Quotas

@@ -34,7 +34,7 @@ WIDE = JobShape(partition="batch", nodes=8, time_limit_s=2 * HOUR)
 DAY = 86400
 
 
-class Site:
+class BusyCluster:
     """A busy cluster that has been looked at for a while, and its worker."""
 
     def __init__(self, store: Store, observer: Observer | None, budget_s: float = 100.0) -> None:
@@ -73,22 +73,22 @@ class Site:
 
 
 @pytest.fixture
-def site(sqlite_store: Store) -> Site:
-    return Site(sqlite_store, Observer(params=PARAMS))
+def busy(sqlite_store: Store) -> BusyCluster:
+    return BusyCluster(sqlite_store, Observer(params=PARAMS))
 
 
-def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
+def test_usual_shapes_are_foretold_without_being_asked(busy: BusyCluster) -> None:
     """And what is told is the twin's own answer of that instant."""
-    with site.store.read() as tx:
-        (usual, *_) = shape_forecasts.list_usual_shapes(tx, site.cluster_id, 0, 1, shared=False)
+    with busy.store.read() as tx:
+        (usual, *_) = shape_forecasts.list_usual_shapes(tx, busy.cluster_id, 0, 1, shared=False)
     for _ in range(LONGEST_SAVING):
-        site.tick()
-    found = site.told(usual)
+        busy.tick()
+    found = busy.told(usual)
     assert (found.source, found.exact, found.waiting) == ("twin", True, False)
-    with site.store.read() as tx:
-        snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
-        history = Observer(params=PARAMS).read_history(tx, site.cluster_id, snapshot)
-        look = Observer(params=PARAMS).observe_cluster(tx, site.cluster_id, snapshot)
+    with busy.store.read() as tx:
+        snapshot = Snapshot(queue=busy.cluster.fetch_queue(), nodes=busy.cluster.fetch_nodes())
+        history = Observer(params=PARAMS).read_history(tx, busy.cluster_id, snapshot)
+        look = Observer(params=PARAMS).observe_cluster(tx, busy.cluster_id, snapshot)
     link = HandoverInput(
         nodes=usual.nodes,
         time_limit_s=usual.time_limit_s,
@@ -103,116 +103,118 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     assert found.forecast.p50_s == pytest.approx(again.p50_s, rel=0.3, abs=600)
 
 
-def test_wide_jobs_wait_longer_than_narrow_ones(site: Site) -> None:
+def test_wide_jobs_wait_longer_than_narrow_ones(busy: BusyCluster) -> None:
     narrow = replace(WIDE, nodes=1, time_limit_s=HOUR // 2)
     for shape in (WIDE, narrow):
-        site.ask(shape)
-    site.tick()
-    told = [site.told(shape).forecast for shape in (narrow, WIDE)]
+        busy.ask(shape)
+    busy.tick()
+    told = [busy.told(shape).forecast for shape in (narrow, WIDE)]
     for forecast in told:
         assert None not in {forecast.p10_s, forecast.p90_s}
         assert (forecast.p10_s or 0) <= forecast.p50_s <= (forecast.p90_s or 0)
     assert told[0].p50_s < told[1].p50_s
 
 
-def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> None:
-    site.ask(WIDE)
-    site.tick()
+def test_who_asks_is_answered_and_told_of_the_nearest_until_then(
+    busy: BusyCluster,
+) -> None:
+    busy.ask(WIDE)
+    busy.tick()
     near = replace(WIDE, nodes=6)
-    found = site.told(near)
+    found = busy.told(near)
     assert (found.source, found.used, found.exact) == ("twin", WIDE, False)
-    site.ask(near)
-    assert site.told(near).waiting
+    busy.ask(near)
+    assert busy.told(near).waiting
     words = " ".join(
-        submission_forecast.describe_forecast(site.told(near), site.cluster.read_clock())
+        submission_forecast.describe_forecast(busy.told(near), busy.cluster.read_clock())
     )
     assert "most similar job that the twin knows: 8 nodes" in words
     assert "asked about exactly your job" in words
-    site.tick()
-    found = site.told(near)
+    busy.tick()
+    found = busy.told(near)
     assert (found.exact, found.waiting) == (True, False)
 
 
-def test_far_shapes_go_by_like_jobs(site: Site) -> None:
-    site.ask(WIDE)
-    site.tick()
+def test_far_shapes_go_by_like_jobs(busy: BusyCluster) -> None:
+    busy.ask(WIDE)
+    busy.tick()
     far = replace(WIDE, nodes=1, time_limit_s=48 * HOUR, gpus=3)
-    with site.store.begin() as tx:
+    with busy.store.begin() as tx:
         shape_forecasts.follow_shapes(
-            tx, site.cluster_id, {}, asked_since=0
+            tx, busy.cluster_id, {}, asked_since=0
         )  # the usual ones are forgotten
-        for row in shape_forecasts.list_forecasts(tx, site.cluster_id, "batch"):
+        for row in shape_forecasts.list_forecasts(tx, busy.cluster_id, "batch"):
             if row.shape != WIDE:
-                shape_forecasts.save_forecast(tx, site.cluster_id, row.shape, 0, "not now")
-    found = site.told(far)
+                shape_forecasts.save_forecast(tx, busy.cluster_id, row.shape, 0, "not now")
+    found = busy.told(far)
     assert (found.source, found.used, found.plain.samples > 0) == ("quantile", far, True)
 
 
-def test_an_old_answer_is_not_told(site: Site) -> None:
-    site.ask(WIDE)
-    site.tick()
-    site.cluster.advance(submission_forecast.FRESH_S + 60)
-    assert site.told(WIDE).source == "quantile"
+def test_an_old_answer_is_not_told(busy: BusyCluster) -> None:
+    busy.ask(WIDE)
+    busy.tick()
+    busy.cluster.advance(submission_forecast.FRESH_S + 60)
+    assert busy.told(WIDE).source == "quantile"
 
 
 @pytest.mark.parametrize("partition", ["nowhere", ""])
 def test_of_an_unknown_partition_nothing_is_told_and_nothing_asked(
-    site: Site, partition: str
+    busy: BusyCluster, partition: str
 ) -> None:
     shape = replace(WIDE, partition=partition or "a,b")
     with pytest.raises(NotFound):
-        site.told(shape)
+        busy.told(shape)
     with pytest.raises(InputError, match="unknown partition"):
-        site.ask(shape)
+        busy.ask(shape)
 
 
-def test_what_the_cluster_cannot_run_is_refused_in_words(site: Site) -> None:
+def test_what_the_cluster_cannot_run_is_refused_in_words(busy: BusyCluster) -> None:
     shape = replace(WIDE, nodes=PARAMS.nodes + 1)
-    site.ask(shape)
-    site.tick()
-    with site.store.read() as tx:
-        found = shape_forecasts.find_forecast(tx, site.cluster_id, shape)
+    busy.ask(shape)
+    busy.tick()
+    with busy.store.read() as tx:
+        found = shape_forecasts.find_forecast(tx, busy.cluster_id, shape)
     assert found is not None
     assert (found.refused != "", found.forecast) == (True, None)
     with pytest.raises(InputError, match="it would never start"):
-        site.told(shape)
+        busy.told(shape)
 
 
 def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(sqlite_store: Store) -> None:
-    site = Site(sqlite_store, None)
-    site.ask(WIDE)
-    site.tick()
-    found = site.told(WIDE)
+    busy = BusyCluster(sqlite_store, None)
+    busy.ask(WIDE)
+    busy.tick()
+    found = busy.told(WIDE)
     assert (found.source, found.refused, found.waiting) == ("quantile", NO_FILE, False)
     assert NO_FILE in " ".join(
-        submission_forecast.describe_forecast(found, site.cluster.read_clock())
+        submission_forecast.describe_forecast(found, busy.cluster.read_clock())
     )
 
 
-def test_nobody_asks_without_end(site: Site) -> None:
+def test_nobody_asks_without_end(busy: BusyCluster) -> None:
     for nodes in range(1, submission_forecast.MOST_ASKED + 1):
-        site.ask(replace(WIDE, nodes=nodes))
-    site.ask(replace(WIDE, nodes=1))  # asked already
+        busy.ask(replace(WIDE, nodes=nodes))
+    busy.ask(replace(WIDE, nodes=1))  # asked already
     with pytest.raises(TooMany, match="ask again later"):
-        site.ask(replace(WIDE, nodes=1000))
+        busy.ask(replace(WIDE, nodes=1000))
 
 
 def test_a_round_ends_when_its_time_is_used_up(sqlite_store: Store) -> None:
     """The clock tells a second more each time it is looked at: one answer a round, which is as much
     as twelve ticks bring. Who asks first is answered at once."""
-    site = Site(sqlite_store, Observer(params=PARAMS))
+    busy = BusyCluster(sqlite_store, Observer(params=PARAMS))
     ticks = iter(range(10**6))
     foreteller = ShapeForecaster(budget_s=1 / LONGEST_SAVING, clock=lambda: float(next(ticks)))
     for nodes in (2, 3, 4):
-        site.ask(replace(WIDE, nodes=nodes))
+        busy.ask(replace(WIDE, nodes=nodes))
     answered = []
     for _ in range(2 * LONGEST_SAVING + 4):
-        site.cluster.advance(60)
-        snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
-        foreteller.run_tick(sqlite_store, site.cluster_id, snapshot, Observer(params=PARAMS))
+        busy.cluster.advance(60)
+        snapshot = Snapshot(queue=busy.cluster.fetch_queue(), nodes=busy.cluster.fetch_nodes())
+        foreteller.run_tick(sqlite_store, busy.cluster_id, snapshot, Observer(params=PARAMS))
         with sqlite_store.read() as tx:
             rows = [
-                shape_forecasts.find_forecast(tx, site.cluster_id, replace(WIDE, nodes=n))
+                shape_forecasts.find_forecast(tx, busy.cluster_id, replace(WIDE, nodes=n))
                 for n in (2, 3, 4)
             ]
         answered.append(sum(row is not None and row.at is not None for row in rows))
@@ -221,12 +223,12 @@ def test_a_round_ends_when_its_time_is_used_up(sqlite_store: Store) -> None:
     assert min(np.diff(at)) >= LONGEST_SAVING - 1
 
 
-def test_jobs_that_users_submit_are_tried(site: Site) -> None:
+def test_jobs_that_users_submit_are_tried(busy: BusyCluster) -> None:
     for _ in range(8):
-        site.tick(900)
-    with site.store.read() as tx:
-        later = site.cluster.read_clock() + 30 * DAY
-        found = forecast_trials.list_outcomes(tx, site.cluster_id, 0, later, 1000)
+        busy.tick(900)
+    with busy.store.read() as tx:
+        later = busy.cluster.read_clock() + 30 * DAY
+        found = forecast_trials.list_outcomes(tx, busy.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
     assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
@@ -295,44 +297,44 @@ def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     assert found.jobs == 31
 
 
-def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
+def test_a_judgement_is_kept_and_goes_out_of_date(busy: BusyCluster) -> None:
     good = ForecastAccuracy(
         jobs=100, days=9, within=0.8, below_p90=0.9, error_s=60.0, shift=(0.0, 0.1, 0.2)
     )
-    with site.store.begin() as tx:
-        forecast_trials.save_quality(tx, site.cluster_id, "quantile", 1000, good)
-        assert forecast_trials.find_quality(tx, site.cluster_id, "quantile", 1000) == good
-        assert forecast_trials.find_quality(tx, site.cluster_id, "quantile", 1001) is None
+    with busy.store.begin() as tx:
+        forecast_trials.save_quality(tx, busy.cluster_id, "quantile", 1000, good)
+        assert forecast_trials.find_quality(tx, busy.cluster_id, "quantile", 1000) == good
+        assert forecast_trials.find_quality(tx, busy.cluster_id, "quantile", 1001) is None
 
 
-def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
-    queue = site.cluster.fetch_queue()
+def test_a_job_cancelled_while_it_waited_tells_nothing(busy: BusyCluster) -> None:
+    queue = busy.cluster.fetch_queue()
     waiting = next(queue.get_job(i) for i in np.flatnonzero(queue.pending_mask).tolist())
     trial = ForecastTrial(
         job_id=JobId(waiting.job_id),
         submit=waiting.submit,
-        at=site.cluster.read_clock(),
+        at=busy.cluster.read_clock(),
         source="twin",
         forecast=Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0),
     )
-    with site.store.begin() as tx:
-        forecast_trials.record_trials(tx, site.cluster_id, [trial, trial])
-        assert not forecast_trials.list_outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), (
+    with busy.store.begin() as tx:
+        forecast_trials.record_trials(tx, busy.cluster_id, [trial, trial])
+        assert not forecast_trials.list_outcomes(tx, busy.cluster_id, 0, trial.at + 2, 10), (
             "p90 is to come"
         )
-        assert len(forecast_trials.list_outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
+        assert len(forecast_trials.list_outcomes(tx, busy.cluster_id, 0, trial.at + 3, 10)) == 1
     assert waiting.uid is not None
-    site.cluster.cancel_job(waiting.job_id, owner=waiting.uid)
-    site.tick(600)
-    site.tick(600)
-    with site.store.begin() as tx:
+    busy.cluster.cancel_job(waiting.job_id, owner=waiting.uid)
+    busy.tick(600)
+    busy.tick(600)
+    with busy.store.begin() as tx:
         found = forecast_trials.list_outcomes(
-            tx, site.cluster_id, trial.at, site.cluster.read_clock(), 1000
+            tx, busy.cluster_id, trial.at, busy.cluster.read_clock(), 1000
         )
         assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
 
 
-def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
+def test_of_many_trials_one_in_so_many_counts_on_each_day(busy: BusyCluster) -> None:
     day = BEGIN // DAY * DAY
     found = [
         ForecastTrial(
@@ -357,8 +359,8 @@ def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
         )
         for t in found
     ]
-    with site.store.begin() as tx:
-        upsert_jobs(tx, site.cluster_id, jobs)
-        forecast_trials.record_trials(tx, site.cluster_id, found)
-        kept = forecast_trials.list_outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
+    with busy.store.begin() as tx:
+        upsert_jobs(tx, busy.cluster_id, jobs)
+        forecast_trials.record_trials(tx, busy.cluster_id, found)
+        kept = forecast_trials.list_outcomes(tx, busy.cluster_id, day, day + 5 * DAY, 100)
     assert [sum(o.at // DAY == day // DAY + d for o in kept) for d in range(4)] == [25] * 4

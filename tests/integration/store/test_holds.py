@@ -7,7 +7,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.store.chains import chains, holds
+from mirage.store.chains import chains, orders
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
@@ -55,16 +55,16 @@ def test_a_hold_is_of_one_run_of_one_job(store: Store) -> None:
     )
     with store.begin() as tx:
         for each in (again, other):
-            holds.record_hold(tx, cluster_id, each, 150)
-            assert not holds.is_held_by_mirage(tx, cluster_id, each)
-        assert not holds.is_held_by_mirage(tx, cluster_id, ours)
-        holds.record_hold(tx, cluster_id, ours, 150)
-        assert holds.is_held_by_mirage(tx, cluster_id, ours)
-        assert not holds.is_held_by_mirage(tx, cluster_id + 1, ours)
+            orders.record_hold(tx, cluster_id, each, 150)
+            assert not orders.is_held_by_mirage(tx, cluster_id, each)
+        assert not orders.is_held_by_mirage(tx, cluster_id, ours)
+        orders.record_hold(tx, cluster_id, ours, 150)
+        assert orders.is_held_by_mirage(tx, cluster_id, ours)
+        assert not orders.is_held_by_mirage(tx, cluster_id + 1, ours)
     assert held_at(store) == 150
     with store.begin() as tx:
-        holds.record_hold(tx, cluster_id, ours, None)
-        assert not holds.is_held_by_mirage(tx, cluster_id, ours)
+        orders.record_hold(tx, cluster_id, ours, None)
+        assert not orders.is_held_by_mirage(tx, cluster_id, ours)
 
 
 ASKED = said("asked: resumed", 300, actor="alice", job_id=None)

@@ -48,7 +48,7 @@ class Frees(Always):
 RULES = Rules(policy=Frees, default="always", limits=LIMITS)
 
 
-class Site:
+class Looks:
     """Each look is at the queue as squeue prints it, and decides as a tick does."""
 
     def __init__(self, store: Store) -> None:
@@ -101,42 +101,44 @@ class Site:
 
 
 @pytest.fixture
-def site(acting_store: Store) -> Site:
-    return Site(acting_store)
+def looks(acting_store: Store) -> Looks:
+    return Looks(acting_store)
 
 
-def is_moved(site: Site, at: int, uid: int, **fields: Any) -> bool:
+def is_moved(looks: Looks, at: int, uid: int, **fields: Any) -> bool:
     """Whether a chain of that owner that comes now has its standby moved."""
     number = 900 + uid + at % 97
-    site.show(number, at, uid, **fields)
-    moved = JobId(100 * number + 1) in site.tick(at)
-    del site.shown[number]
+    looks.show(number, at, uid, **fields)
+    moved = JobId(100 * number + 1) in looks.tick(at)
+    del looks.shown[number]
     return moved
 
 
 MALLORY, BOB, CAROL, DAVE = 666, 1002, 1003, 1004
 
 
-def test_one_owners_chains_take_act_from_these_chains_alone(site: Site) -> None:
+def test_one_owners_chains_take_act_from_these_chains_alone(looks: Looks) -> None:
     """Standbys that ask for all nodes, beside a long job of one's own."""
-    now = site.hand_over(range(1, 11), MALLORY, 2 * DAY, nodes=64)
-    site.hand_over([20], BOB, 600, now)
-    assert read_mode(site.store) is Mode.ACT
-    assert is_moved(site, now + 900, BOB)
-    assert is_moved(site, now + 901, BOB, nodes=64)
-    assert not is_moved(site, now + 902, MALLORY, nodes=64)
-    assert is_moved(site, now + 903, MALLORY, nodes=1), "of another shape"
-    assert is_moved(site, now + 904, MALLORY, nodes=64, partition="cpu")
-    (detail,) = site.told(DEMOTED)
+    now = looks.hand_over(range(1, 11), MALLORY, 2 * DAY, nodes=64)
+    looks.hand_over([20], BOB, 600, now)
+    assert read_mode(looks.store) is Mode.ACT
+    assert is_moved(looks, now + 900, BOB)
+    assert is_moved(looks, now + 901, BOB, nodes=64)
+    assert not is_moved(looks, now + 902, MALLORY, nodes=64)
+    assert is_moved(looks, now + 903, MALLORY, nodes=1), "of another shape"
+    assert is_moved(looks, now + 904, MALLORY, nodes=64, partition="cpu")
+    (detail,) = looks.told(DEMOTED)
     assert (detail["uid"], detail["partition"]) == (MALLORY, "gpu")
     assert "shadow until a forecast there is right, at most 24 h after" in detail["says"]
 
 
-def test_the_owner_of_a_demoted_chain_is_told_and_how_it_comes_back(site: Site) -> None:
-    now = site.hand_over(range(1, 5), MALLORY, 2 * DAY)
-    site.show(30, now + 60, MALLORY)
-    site.tick(now + 60)
-    with site.store.read() as tx:
+def test_the_owner_of_a_demoted_chain_is_told_and_how_it_comes_back(
+    looks: Looks,
+) -> None:
+    now = looks.hand_over(range(1, 5), MALLORY, 2 * DAY)
+    looks.show(30, now + 60, MALLORY)
+    looks.tick(now + 60)
+    with looks.store.read() as tx:
         row = decisions.find_last_decision(tx, 1, ChainId("chain0030"), 2)
         (one,) = read_demotions(tx, 1)
     assert row is not None
@@ -145,117 +147,119 @@ def test_the_owner_of_a_demoted_chain_is_told_and_how_it_comes_back(site: Site) 
     assert "wrong by 47.8 h on average (demote_error_h: 12)" in row.reason
 
 
-def test_a_demotion_ends_a_day_after_the_last_wrong_forecast(site: Site) -> None:
-    now = site.hand_over(range(1, 5), MALLORY, 2 * DAY)
-    assert not is_moved(site, now + DAY - 60, MALLORY)
-    assert is_moved(site, now + DAY, MALLORY)
-    assert [detail["uid"] for detail in site.told(ACTS_AGAIN)] == [MALLORY]
-    again = site.hand_over([50], MALLORY, 2 * DAY, now + DAY + 60)
-    assert not is_moved(site, again + 60, MALLORY), "then one wrong forecast suffices"
+def test_a_demotion_ends_a_day_after_the_last_wrong_forecast(looks: Looks) -> None:
+    now = looks.hand_over(range(1, 5), MALLORY, 2 * DAY)
+    assert not is_moved(looks, now + DAY - 60, MALLORY)
+    assert is_moved(looks, now + DAY, MALLORY)
+    assert [detail["uid"] for detail in looks.told(ACTS_AGAIN)] == [MALLORY]
+    again = looks.hand_over([50], MALLORY, 2 * DAY, now + DAY + 60)
+    assert not is_moved(looks, again + 60, MALLORY), "then one wrong forecast suffices"
 
 
-def test_a_demotion_ends_with_the_next_forecast_that_is_right(site: Site) -> None:
+def test_a_demotion_ends_with_the_next_forecast_that_is_right(looks: Looks) -> None:
     for number in (1, 2, 3, 4, 5):
-        site.show(number, NOW, MALLORY)
-    site.tick(NOW)
+        looks.show(number, NOW, MALLORY)
+    looks.tick(NOW)
     for number in (1, 2, 3, 4):
-        site.start(number, NOW + 2 * DAY, NOW, MALLORY)
-    assert not is_moved(site, NOW + 2 * DAY, MALLORY)
-    site.start(5, NOW + 2 * DAY + 60, NOW, MALLORY, eligible=NOW + 2 * DAY)
-    site.tick(NOW + 2 * DAY + 60)
-    assert is_moved(site, NOW + 2 * DAY + 120, MALLORY)
+        looks.start(number, NOW + 2 * DAY, NOW, MALLORY)
+    assert not is_moved(looks, NOW + 2 * DAY, MALLORY)
+    looks.start(5, NOW + 2 * DAY + 60, NOW, MALLORY, eligible=NOW + 2 * DAY)
+    looks.tick(NOW + 2 * DAY + 60)
+    assert is_moved(looks, NOW + 2 * DAY + 120, MALLORY)
 
 
-def test_where_most_owners_fail_the_cluster_is_demoted(site: Site) -> None:
+def test_where_most_owners_fail_the_cluster_is_demoted(looks: Looks) -> None:
     for numbers, uid in (((1, 2), BOB), ((3, 4), CAROL), ((5, 6), DAVE)):
         for number in numbers:
-            site.show(number, NOW, uid)
-    site.tick(NOW)
+            looks.show(number, NOW, uid)
+    looks.tick(NOW)
     for numbers, uid in (((1, 2), BOB), ((3, 4), CAROL), ((5, 6), DAVE)):
         for number in numbers:
-            site.start(number, NOW + (60 if uid == DAVE else DAY), NOW, uid)
-    site.tick(NOW + DAY)
-    assert read_mode(site.store) is Mode.SHADOW
-    (detail,) = site.told(DEMOTED)
+            looks.start(number, NOW + (60 if uid == DAVE else DAY), NOW, uid)
+    looks.tick(NOW + DAY)
+    assert read_mode(looks.store) is Mode.SHADOW
+    (detail,) = looks.told(DEMOTED)
     assert (detail["owners"], detail["partition"]) == (3, "")
-    with site.store.begin() as tx:
+    with looks.store.begin() as tx:
         clusters.set_mode(tx, 1, Mode.ACT)
-    assert is_moved(site, NOW + DAY + 60, BOB), "forecasts from before count no more"
-    assert read_mode(site.store) is Mode.ACT
+    assert is_moved(looks, NOW + DAY + 60, BOB), "forecasts from before count no more"
+    assert read_mode(looks.store) is Mode.ACT
 
 
 @pytest.mark.parametrize("right", [(CAROL,), (CAROL, DAVE)], ids=["of two", "of three"])
 def test_an_owner_has_one_vote_however_many_the_handovers(
-    site: Site, right: tuple[int, ...]
+    looks: Looks, right: tuple[int, ...]
 ) -> None:
-    now = site.hand_over(range(1, 21), MALLORY, DAY)
+    now = looks.hand_over(range(1, 21), MALLORY, DAY)
     for number, uid in enumerate(right, 30):
-        now = site.hand_over([number], uid, 600, now)
-    site.tick(now + 60)
-    assert read_mode(site.store) is Mode.ACT
-    assert is_moved(site, now + 120, CAROL)
+        now = looks.hand_over([number], uid, 600, now)
+    looks.tick(now + 60)
+    assert read_mode(looks.store) is Mode.ACT
+    assert is_moved(looks, now + 120, CAROL)
 
 
-def test_a_partition_is_demoted_by_its_own_handovers(site: Site) -> None:
-    with site.store.begin() as tx:
+def test_a_partition_is_demoted_by_its_own_handovers(looks: Looks) -> None:
+    with looks.store.begin() as tx:
         clusters.set_mode(tx, 1, Mode.ACT, "cpu")
         clusters.set_mode(tx, 1, Mode.OBSERVE, "debug")
     for number, uid in ((1, BOB), (3, CAROL), (5, DAVE)):
-        site.show(number, NOW, uid, partition="cpu")
-        site.show(number + 1, NOW, uid, partition="cpu")
-    site.tick(NOW)
+        looks.show(number, NOW, uid, partition="cpu")
+        looks.show(number + 1, NOW, uid, partition="cpu")
+    looks.tick(NOW)
     for number, uid in ((1, BOB), (3, CAROL), (5, DAVE)):
-        site.start(number, NOW + DAY, NOW, uid, partition="cpu")
-        site.start(number + 1, NOW + DAY, NOW, uid, partition="cpu")
-    site.tick(NOW + DAY)
-    modes = [read_mode(site.store, name) for name in ("", "cpu", "debug")]
+        looks.start(number, NOW + DAY, NOW, uid, partition="cpu")
+        looks.start(number + 1, NOW + DAY, NOW, uid, partition="cpu")
+    looks.tick(NOW + DAY)
+    modes = [read_mode(looks.store, name) for name in ("", "cpu", "debug")]
     assert modes == [Mode.ACT, Mode.SHADOW, Mode.OBSERVE]
 
 
-def test_an_only_users_wrong_forecasts_of_many_shapes_demote_them(site: Site) -> None:
+def test_an_only_users_wrong_forecasts_of_many_shapes_demote_them(
+    looks: Looks,
+) -> None:
     """As in `serve --user`: no shape has enough hand-overs by itself."""
     for number, nodes in enumerate((1, 2, 4, 8), 1):
-        site.show(number, NOW, BOB, nodes=nodes)
-    site.tick(NOW)
+        looks.show(number, NOW, BOB, nodes=nodes)
+    looks.tick(NOW)
     for number, nodes in enumerate((1, 2, 4, 8), 1):
-        site.start(number, NOW + DAY, NOW, BOB, nodes=nodes)
-    site.tick(NOW + DAY)
-    moved = [is_moved(site, NOW + DAY + n, BOB, nodes=n) for n in (1, 2, 4, 8)]
+        looks.start(number, NOW + DAY, NOW, BOB, nodes=nodes)
+    looks.tick(NOW + DAY)
+    moved = [is_moved(looks, NOW + DAY + n, BOB, nodes=n) for n in (1, 2, 4, 8)]
     assert moved == [False] * 4
 
 
 @pytest.mark.parametrize("reason", ["JobHeldUser", "QOSMaxJobsPerUserLimit", "ReqNodeNotAvail"])
-def test_a_hindered_standby_is_no_error_of_forecasting(site: Site, reason: str) -> None:
+def test_a_hindered_standby_is_no_error_of_forecasting(looks: Looks, reason: str) -> None:
     for number in range(1, 6):
-        site.show(number, NOW, MALLORY)
-    site.tick(NOW)
+        looks.show(number, NOW, MALLORY)
+    looks.tick(NOW)
     for at in (NOW + 60, NOW + 120):
         for number in range(1, 6):
-            site.show(number, NOW, MALLORY, dependency="", reason=reason)
-        site.tick(at)
+            looks.show(number, NOW, MALLORY, dependency="", reason=reason)
+        looks.tick(at)
     for number in range(1, 6):
-        site.start(number, NOW + 2 * DAY, NOW, MALLORY)
-    site.tick(NOW + 2 * DAY)
-    assert site.told(DEMOTED) == []
-    assert is_moved(site, NOW + 2 * DAY + 60, MALLORY)
+        looks.start(number, NOW + 2 * DAY, NOW, MALLORY)
+    looks.tick(NOW + 2 * DAY)
+    assert looks.told(DEMOTED) == []
+    assert is_moved(looks, NOW + 2 * DAY + 60, MALLORY)
 
 
-def test_only_the_default_policys_errors_demote(site: Site) -> None:
+def test_only_the_default_policys_errors_demote(looks: Looks) -> None:
     class Another(Frees):
         def decide(self, view: PolicyView) -> Any:
             return replace(super().decide(view), policy="another")
 
-    site.cluster.moves.clear()
+    looks.cluster.moves.clear()
     rules, now = replace(RULES, policy=Another), NOW
     for number in range(1, 6):
-        site.show(number, NOW, BOB)
-    site.cluster.shown = [one for shown in site.shown.values() for one in shown]
-    queue = site.cluster.fetch_queue()
-    with site.store.begin() as tx:
+        looks.show(number, NOW, BOB)
+    looks.cluster.shown = [one for shown in looks.shown.values() for one in shown]
+    queue = looks.cluster.fetch_queue()
+    with looks.store.begin() as tx:
         link_sync.sync_links(tx, 1, link_sync.list_marked_jobs(queue), NOW)
-    provision_handovers(site.store, site.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
-    assert len(site.cluster.moves) == 5
+    provision_handovers(looks.store, looks.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    assert len(looks.cluster.moves) == 5
     for number in range(1, 6):
-        site.start(number, now + DAY, now, BOB)
-    site.tick(now + DAY)
-    assert site.told(DEMOTED) == []
+        looks.start(number, now + DAY, now, BOB)
+    looks.tick(now + DAY)
+    assert looks.told(DEMOTED) == []

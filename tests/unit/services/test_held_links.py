@@ -5,7 +5,7 @@ import pytest
 from mirage.domain.chain import Link
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import link_sync as link_service
-from mirage.store.chains import holds
+from mirage.store.chains import orders
 from mirage.store.database.engine import Store
 from tests.support.services.slurm_jobs import (
     NOW,
@@ -26,7 +26,7 @@ def held_store(lab_store: Store) -> Store:
     """Mirage has held the standby."""
     sync(lab_store, running(1), standby(2))
     with lab_store.begin() as tx:
-        holds.record_hold(tx, 1, standby(2), NOW + 1)
+        orders.record_hold(tx, 1, standby(2), NOW + 1)
     return lab_store
 
 

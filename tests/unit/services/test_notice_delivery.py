@@ -22,7 +22,7 @@ from mirage.services.notify.notice_delivery import (
     compute_backoff_s,
 )
 from mirage.store.database.engine import Store
-from mirage.store.database.notice_tables import notices
+from mirage.store.database.tables import notices
 from mirage.store.events import audit, outbox
 from mirage.store.events.outbox import Notice, NoticeState
 from tests.support.notify.receiver import receiving

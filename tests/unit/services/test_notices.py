@@ -13,7 +13,7 @@ from mirage.services.chains import link_sync as link_service
 from mirage.services.notify.notices import Channel, NoticeEvent, Watch
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
-from mirage.store.database.notice_tables import notices
+from mirage.store.database.tables import notices
 from tests.support.services.slurm_jobs import CHAIN, HOUR, NOW, ended, running, standby
 
 WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)

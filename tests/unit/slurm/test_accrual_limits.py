@@ -7,7 +7,7 @@ import pytest
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.provision.age_accrual import describe_accrual_limit
+from mirage.services.provision.decision_context import describe_accrual_limit
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse_accrue_limits
 from tests.support.services.slurm_jobs import job
 
