@@ -66,6 +66,19 @@ def test_a_variable_that_sets_nothing_is_warned_of(config: Path) -> None:
     assert "is 'MIRAGE_POLLING_QUEUE_S' meant?" in answer.err
 
 
+def test_a_key_that_went_is_told_whether_it_was_used_or_not(config: Path) -> None:
+    text = config.read_text()
+    config.write_text(text.replace("[cluster]", "[cluster]\nrest_token_command = []"))
+    answer = run("config", "check", config)
+    assert answer.code == 0
+    assert "warning: cluster.rest_token_command is no longer a setting" in answer.err
+    answer = run("config", "check", config, "--json", MIRAGE_SUBMIT_SUDO="/x")
+    (fault,) = json.loads(answer.out)["faults"]
+    assert (answer.code, fault["key"]) == (2, "submit.sudo")
+    assert fault["variable"] == "MIRAGE_SUBMIT_SUDO"
+    assert fault["said"].startswith("the service no longer submits links")
+
+
 def test_where_each_value_comes_from(config: Path) -> None:
     answer = run("config", "show", "--origin", "--config", config, MIRAGE_POLLING_QUEUE_S="30")
     lines = [line.split("  # ") for line in answer.out.splitlines()]
