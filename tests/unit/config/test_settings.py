@@ -186,7 +186,7 @@ sudo = "/opt/mirage/slurm_plugin/mirage-link"
         "helper that it names. Where nodes may not submit jobs, submit chains with "
         "--mirage-presubmit=all"
     )
-    assert sudo.startswith("line 4: submit.sudo = '/opt/mirage/slurm_plugin/mirage-link': the ser")
+    assert sudo.startswith("line 4: submit.sudo = '/opt/mirage/slurm_plugin/mirage-link': the ")
     assert "/etc/sudoers.d/mirage and the drop-in submit-by-sudo.conf" in sudo
     monkeypatch.setenv("MIRAGE_SUBMIT_SUDO", "/x")
     monkeypatch.setenv("MIRAGE_CLUSTER_REST_TOKEN_COMMAND", "/y")
