@@ -88,7 +88,8 @@ class RawConfig:
             for name, value in self.data.items()
             if name not in keys
         }
-        return RawConfig(path=self.path, data=kept, lines=self.lines, variables=self.variables)
+        filled = {name: value for name, value in kept.items() if value != {}}
+        return RawConfig(path=self.path, data=filled, lines=self.lines, variables=self.variables)
 
 
 def read_raw_config(

@@ -18,6 +18,8 @@ queue_s = "often"
 policy = "models/none/1"
 [database]
 url = ["postgresql://me:hunter2@h/m"]
+[submit]
+sudo = "/opt/mirage/slurm_plugin/mirage-link"
 """
 
 
@@ -38,7 +40,7 @@ def test_every_fault_is_told_at_once_with_what_is_allowed(tmp_path: Path) -> Non
     told = {fault["key"]: fault for fault in json.loads(answer.out)["faults"]}
     assert set(told) == {
         *("colour", "service.port", "service.admin", "polling.queue_s", "polling.nodes_s"),
-        *("provision.policy", "database.url"),
+        *("provision.policy", "database.url", "submit.sudo"),
     }
     port = told["service.port"]
     assert (port["line"], port["value"], port["allowed"]) == (3, 70000, ">= 0, <= 65535")
@@ -55,7 +57,7 @@ def test_the_faults_in_words(tmp_path: Path) -> None:
     answer = run("config", "check", str(path))
     assert (answer.code, answer.out) == (2, "")
     first, *lines = answer.err.splitlines()
-    assert first == f"mirage: {path}: 6 faults"
+    assert first == f"mirage: {path}: 7 faults"
     assert "  line 4: unknown key 'service.admin': is 'service.admins' meant?" in lines
     assert "hunter2" not in answer.err
 
