@@ -86,7 +86,8 @@ def check_config(
 ) -> None:
     """Check the configuration and the files that it names, and list every fault at once.
 
-    The files that it names are the model, the cluster file and the keys. The exit code is 2 if there is a fault, and 0 if there are warnings alone or nothing.
+    The files that it names are the model, the cluster file and the keys. The exit code is 2 if
+    there is a fault, and 0 if there are warnings alone or nothing.
 
     With --user, or if the site has no configuration and you have one, the command checks the file
     of your own service, ~/.config/mirage/mirage.toml, which no variable overrides.

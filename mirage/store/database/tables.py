@@ -143,7 +143,7 @@ chains = Table(
     Index(None, "created_at", "chain_id"),
 )
 
-# Rows of earlier releases, whose service submitted links. Nothing reads or writes them.
+# Of earlier releases, whose service submitted links: pruned with the chain, and not read.
 recipes = Table(
     "recipes",
     metadata,
