@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
@@ -126,19 +125,6 @@ class Cluster(Protocol):
         ...
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextLink:
-    """The link of a chain of mode submit that is to be put into the queue as its owner, eligible at
-    once. What it is made of lies with the chain's own files."""
-
-    chain_id: ChainId
-    index: int
-    uid: int
-    user: str
-    predecessor: JobId
-    """Runs now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,6 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_script_at=$(date +%s) # from here on the time is the script's
     mirage_put "began/$mirage_index" "$mirage_script_at"
     mirage_put "jobs/$mirage_index" "$mirage_job"
-    mirage_keep_told
     [ -n "$mirage_loops" ] || mirage_start_loop mirage_beat
     mirage_cut_to_total
     mirage_read_deadline
@@ -99,7 +98,7 @@ mirage_stand_by() { # all that a link does which runs, but for the script
 mirage_read_tag() { # sets mirage_tag; the carrier may be submitted by hand, without the words of a link
     mirage_alone= mirage_tag=${1-}
     case $mirage_tag in
-    "mirage:$mirage_chain:"[1-9]* | place:* | next:* | enter:*) return ;;
+    "mirage:$mirage_chain:"[1-9]* | place:* | next:*) return ;;
     esac
     # No link is a writer of the chain's files.
     mirage_alone=yes mirage_tag=mirage:$mirage_chain:0 mirage_dir=/dev/null
@@ -138,10 +137,6 @@ place:*)
     ;;
 next:*)
     mirage_submit_next
-    exit
-    ;;
-enter:*)
-    mirage_enter
     exit
     ;;
 esac

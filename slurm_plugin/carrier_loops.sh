@@ -64,7 +64,7 @@ mirage_ask_service() { # where it is not reached, and in good time before the en
         esac
         [ "$mirage_misses" -ge 2 ] || mirage_nap_until_late
     done
-    ! mirage_is_noted || return 0 # by the service's own way (mirage-link next)
+    ! mirage_is_noted || return 0 # by `mirage-link next`
     mirage_answer="the service gave no answer (${mirage_answer#no: })"
     mirage_has_time || mirage_answer="ten minutes or less are left of the time limit"
     mirage_log "link $mirage_next is submitted as a standby: $mirage_answer"

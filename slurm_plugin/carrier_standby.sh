@@ -47,7 +47,7 @@ mirage_find_id() { # the job in what sbatch printed: the one line that is nothin
 }
 
 mirage_call_sbatch() { # with the first submission's words, environment and directory. sbatch gives the job its
-    # own umask, and that may be another here: sudo sets the user's where PAM does (pam_umask)
+    # own umask, and that may be another here: the user's of later, in mirage-link
     # shellcheck disable=SC2086 # the last is one word or none
     (${mirage_umask:+umask "$mirage_umask"} && cd "$mirage_cwd" &&
         mirage_run_sbatch --parsable ${1:+"--dependency=$1"} \
@@ -74,44 +74,6 @@ except OSError as error:
         # shellcheck disable=SC2016 # for the other shell
         mirage_limit 120 env -i /bin/sh -c '. "$0" || exit; exec "$@"' "$mirage_dir/env.sh" "$@"
     fi
-}
-
-mirage_keep_told() { # what sbatch itself tells a job of its launchers, by its release and the site's
-    # MpiParams: slurmrestd tells none of it
-    [ "$mirage_mode" = submit ] && [ ! -e "$mirage_dir/told.sh" ] || return 0
-    mirage_put told.sh "$(for mirage_name in HYDRA_BOOTSTRAP HYDRA_LAUNCHER_EXTRA_ARGS I_MPI_HYDRA_BOOTSTRAP \
-        I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS OMPI_MCA_plm_slurm_args PRTE_MCA_plm_slurm_args SLURM_TRES_PER_TASK; do
-        mirage_told=
-        eval "mirage_told=\${$mirage_name-}"
-        case $mirage_told in
-        '' | *[!A-Za-z0-9=:,/_.-]*) ;; # unset, or its user's own, which the environment of the first submission has
-        *) printf 'export %s=%s\n' "$mirage_name" "$mirage_told" ;;
-        esac
-    done)"
-}
-
-mirage_given='PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL _' # by the service, or by a shell
-mirage_enter() { # a job whose script only names this file: become the link, in the environment of the
-    # first submission; what Slurm gave this job, or sbatch the first link, goes before that
-    # shellcheck source=/dev/null
-    [ ! -r "$mirage_dir/told.sh" ] || . "$mirage_dir/told.sh"
-    if [ -x "$mirage_python" ]; then
-        mirage_run_link exec "$mirage_python" -IS -c '
-import os, signal, sys
-for ignored in signal.SIGPIPE, signal.SIGXFSZ:  # by Python
-    signal.signal(ignored, signal.SIG_DFL)
-given = os.fsencode(sys.argv[2]).split()
-pairs = {}
-for place, apart in (sys.argv[1], []), ("/proc/self/environ", given):  # os.environ has LC_CTYPE of Python
-    with open(place, "rb") as env:
-        entries = [entry.split(b"=", 1) for entry in env.read().split(b"\0")[:-1]]
-    pairs.update(entry for entry in entries if entry[0] not in apart)
-os.execve(sys.argv[3], sys.argv[3:], pairs)
-' "$mirage_dir/env" "$mirage_given"
-    fi
-    # shellcheck source=/dev/null
-    . "$mirage_dir/env.sh"
-    mirage_run_link exec
 }
 
 mirage_stand() { # put the standby in place; says nothing but its success, or sets mirage_error

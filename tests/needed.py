@@ -23,7 +23,6 @@ PACKAGES = {
     "libc6-dev": "/usr/include/stdio.h",
     "libslurm-dev": "/usr/include/slurm/spank.h",
     "make": "/usr/bin/make",
-    "sudo": "/usr/sbin/visudo",
     "chromium": "/usr/bin/chromium",
     "npm": "/usr/bin/npm",
     "zsh": "/usr/bin/zsh",

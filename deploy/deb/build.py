@@ -41,9 +41,8 @@ UNITS = {
     "mirage-report.service": "lib/systemd/system/mirage-report.service",
     "mirage-report.timer": "lib/systemd/system/mirage-report.timer",
     "user/mirage.service": "usr/lib/systemd/user/mirage.service",
-    "submit-by-sudo.conf": "usr/share/mirage/systemd/submit-by-sudo.conf",
 }
-EXAMPLES = ("grafana", "prometheus", "nginx", "sudoers")
+EXAMPLES = ("grafana", "prometheus", "nginx")
 _LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", "dist", "__pycache__")
 _RUN_BY_DPKG = ("postinst", "postrm", "prerm")
 

@@ -33,7 +33,6 @@ job_state name node_count nodes partition priority qos required_nodes start_time
 submit_time time time_limit tres tres_alloc_str tres_req_str user user_id user_name
 """
 _WHOLLY = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
-_SCRIPT = '#!/bin/sh\nprintf "%s|" "$@"\n'
 
 
 @dataclass
@@ -92,7 +91,6 @@ def _capture(testbed: Testbed, asker: Asker) -> None:
     standby = testbed.sbatch("-N1", "--exclusive", "-t", "60", f"--dependency=afterany:{first}")
     _moves(testbed, asker, first, standby)
     _history(testbed, asker, first, standby)
-    _submissions(asker)
     _without_the_daemons(testbed, asker, standby)
     testbed.cancel_all()
 
@@ -143,22 +141,6 @@ def _history(testbed: Testbed, asker: Asker, first: int, standby: int) -> None:
     asker.records("window-cut", *window, *((flag, "true") for flag in taken[:2]))
     asker.records("window", *window, *((flag, "true") for flag in taken))
     asker.kept["jobs"] = {"running": first, "waiting": standby, "since": now - 1, "until": now + 1}
-
-
-def _submissions(asker: Asker) -> None:
-    path, alice = f"/slurm/{asker.version}/job/submit", asker.host.token("alice")
-    environment: Any = ["PATH=/usr/bin:/bin"]
-    if asker.version == envelope.EARLIEST:
-        environment = {"PATH": "/usr/bin:/bin"}
-    job = {"name": "x", "environment": environment, "current_working_directory": "/home/alice"}
-    variants: dict[str, dict[str, Any]] = {
-        "submit": {},
-        "submit-ignored": {"nonsense": 1},
-        "submit-misread": {"tasks": "many"},
-        "submit-refused": {"partition": "nowhere"},
-    }
-    for name, more in variants.items():
-        asker.ask(name, "POST", path, body={"job": job | more, "script": _SCRIPT}, token=alice)
 
 
 def _without_the_daemons(testbed: Testbed, asker: Asker, standby: int) -> None:

@@ -49,7 +49,6 @@ def build_api_context(
         root_path=settings.service.root_path,
         proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
         owner_uid=owner_uid,
-        keeps_recipes=settings.submits_by_rest,
         connections=connections or settings.connections.most,
         queue_interval_s=settings.polling.queue_s,
         policy=settings.provision.policy,

@@ -28,7 +28,6 @@ from mirage.errors import InputError
 from mirage.http.auth import unix_peer
 from mirage.http.server import admission
 from mirage.http.server.listening import Server
-from mirage.ports import NextLink
 from mirage.services.access.polled_value import poll_until_stopped
 from mirage.services.access.slurm_permissions import SlurmPermissions
 from mirage.services.control import kill_switch
@@ -283,17 +282,11 @@ def _build_worker(
         rules = replace(rules, reach=known.reach, accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
-    def submit(link: NextLink) -> bool:
-        try:
-            return rules.submit(link)
-        finally:
-            alive()
-
     return Worker(
         service.store,
         HeartbeatCluster(service.cluster, alive),
         service.cluster_id,
-        rules=replace(rules, submit=submit, observer=observer),
+        rules=replace(rules, observer=observer),
         intervals=intervals,
         kill_file=settings.service.state_dir / kill_switch.FILE,
         owner_uid=owner_uid,

@@ -7,17 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from mirage.bootstrap import path_security
-from mirage.cluster.auth import sudo
 from mirage.cluster.call_stats import CallTotals
 from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.cli.command_runner import CommandRunner
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import TokenCommand, TokenFile
+from mirage.cluster.rest.token import TokenFile
 from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
@@ -30,7 +27,6 @@ from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.ports import Cluster, Policy
 from mirage.services.access import slurm_permissions
 from mirage.services.access.slurm_permissions import SlurmPermissions
-from mirage.services.chains import rest_submission
 from mirage.services.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDescription
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
@@ -82,9 +78,7 @@ def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
     """Return a client that uses scontrol for what slurmrestd cannot do, if it is on PATH."""
     told = settings.cluster
     timeout_s = told.command_timeout_s
-    file, helper = build_token_file(settings), None
-    if told.rest_token_command:
-        helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
+    file = build_token_file(settings)
     return Slurmrestd(
         RestHttp(
             told.rest_url or "",
@@ -92,7 +86,6 @@ def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
             identity=None if file is None else file.load_token,
         ),
         commands=None if _list_missing_commands() else SlurmCli(timeout_s=timeout_s),
-        user_token=helper,
     )
 
 
@@ -165,7 +158,6 @@ def build_rules(service: Service) -> Rules:
         observer=_build_observer(service),
         accrues_always=_build_accrual_check(service),
         hides_jobs=_build_privacy_check(service.cluster),
-        **_build_submitter(service),
         limits=build_limits(service.settings),
     )
 
@@ -206,23 +198,6 @@ def get_tables_dir(settings: Settings) -> Path:
     return settings.provision.tables_dir or settings.service.state_dir / "tables"
 
 
-def _build_submitter(service: Service) -> dict[str, Any]:
-    """Return the function that submits the links of chains of mode submit, as `submit`.
-
-    Returns an empty dictionary if the running link submits its own successor.
-    """
-    settings, cluster = service.settings, service.cluster
-    if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
-        build = rest_submission.build_submitter
-        return {"submit": build(service.store, service.cluster_id, cluster.submit_job)}
-    link = settings.submit.sudo
-    if link is None:
-        return {}
-    sudo.check_program(link)
-    runner = CommandRunner(timeout_s=settings.cluster.command_timeout_s)
-    return {"submit": partial(sudo.submit_next_link, runner, link)}
-
-
 def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
     """Return a function that loads a policy by name, with models from the configured folder."""
     return partial(registry.get_policy, under=get_models_dir(settings.provision.models_dir))
@@ -256,8 +231,6 @@ def _check_slurmrestd(settings: Settings) -> list[str]:
         return [
             f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
         ]
-    if told.rest_token_command and told.transport != "rest":
-        return ['cluster.rest_token_command is used with cluster.transport = "rest" alone']
     return []
 
 

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from mirage.config.removed_keys import REMOVED_KEYS, drop_unset_keys, find_removed_key
 from mirage.config.schema import (
     PREFIX,
     SettingSpec,
     collect_specs,
     collect_tables,
     index_by_variable,
+    name_variable,
 )
 from mirage.errors import ConfigError
 
@@ -63,6 +65,8 @@ class RawConfig:
     """The line of the file that sets each key and table."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The variable of the environment that sets each key."""
+    dropped: tuple[str, ...] = ()
+    """The keys of earlier releases that were named without a value, and are left out of `data`."""
 
     @property
     def source(self) -> str:
@@ -84,7 +88,8 @@ class RawConfig:
             for name, value in self.data.items()
             if name not in keys
         }
-        return RawConfig(path=self.path, data=kept, lines=self.lines, variables=self.variables)
+        filled = {name: value for name, value in kept.items() if value != {}}
+        return RawConfig(path=self.path, data=filled, lines=self.lines, variables=self.variables)
 
 
 def read_raw_config(
@@ -99,7 +104,12 @@ def read_raw_config(
         if text := environ.get(variable, ""):
             _put_value(data, spec.key, _parse_value(spec, text))
             set_by[spec.key] = variable
-    return RawConfig(path=path, data=data, lines=lines, variables=set_by)
+    for key in REMOVED_KEYS:
+        if text := environ.get(name_variable(key), ""):
+            _put_value(data, key, text)
+            set_by[key] = name_variable(key)
+    dropped = drop_unset_keys(data)
+    return RawConfig(path=path, data=data, lines=lines, variables=set_by, dropped=dropped)
 
 
 def validate_config(settings: type[ConfigModel], given: RawConfig) -> ConfigModel:
@@ -131,7 +141,10 @@ def find_unknown_variables(
     them."""
     known = index_by_variable(settings)
     begins = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
-    strange = (name for name in environ if name.startswith(begins) and name not in known)
+    removed = {name_variable(key) for key in REMOVED_KEYS}  # `list_faults` names those
+    strange = (
+        name for name in environ.keys() - removed if name.startswith(begins) and name not in known
+    )
     return [
         ConfigFault(
             key=name,
@@ -237,6 +250,15 @@ def _build_fault(
     spec = next((known[key] for key in outward if key in known), None)
     line = next((given.lines[key] for key in outward if key in given.lines), None)
     variable = None if spec is None else given.variables.get(spec.key)
+    if detail["type"] == "extra_forbidden" and (removed := find_removed_key(name)) is not None:
+        inner, last = detail["input"], removed.rpartition(".")[2]
+        return ConfigFault(
+            key=removed,
+            said=REMOVED_KEYS[removed],
+            value=inner.get(last) if isinstance(inner, dict) else inner,
+            line=None if removed in given.variables else given.lines.get(removed, line),
+            variable=given.variables.get(removed),
+        )
     if detail["type"] == "extra_forbidden":
         nearest = _suggest_key(name, [*known, *of])
         return ConfigFault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)

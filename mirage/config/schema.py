@@ -55,13 +55,18 @@ class SettingSpec:
 
     @property
     def variable(self) -> str:
-        return PREFIX + self.key.upper().replace(".", "_")
+        return name_variable(self.key)
 
     def mask_value(self, value: object) -> object:
         """Return the value, or the part of it that anybody may see."""
         if value is None or value in ("", (), []):
             return value
         return "***" if self.secret else _mask_password(value)
+
+
+def name_variable(key: str) -> str:
+    """Return the variable of the environment that sets the key."""
+    return PREFIX + key.upper().replace(".", "_")
 
 
 def collect_tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:

@@ -101,9 +101,6 @@ class ClusterSettings(_Section):
     Unset: slurmrestd knows its caller by the socket (rest_auth/local)."""
     rest_user: str = ""
     """The user of the token, if the token itself does not name the user."""
-    rest_token_command: tuple[str, ...] = ()
-    """The site's helper for chains of mode submit. Run with a user's name, the helper prints a
-    short-lived token of that user. Empty: Mirage submits nothing for users in this way."""
 
     @model_validator(mode="after")
     def _check_rest_url(self) -> Self:
@@ -195,15 +192,6 @@ class AuthSettings(_Section):
         if sum(source is not None for source in given) > 1:
             raise ValueError("set one of auth.jwt_key_file, jwks_file and jwks_url, or none")
         return self
-
-
-class SubmitSettings(_Section):
-    """Chains without a standby (mode `submit`): by default the running link submits the next one.
-    (`cluster.rest_token_command` is another way.)"""
-
-    sudo: Path | None = None
-    """The path of the users' `mirage-link`, such as /opt/mirage/slurm_plugin/mirage-link. The
-    service runs it through sudo as the chain's owner, by the rule of deploy/sudoers/mirage."""
 
 
 class PollingSettings(_Section):
@@ -366,7 +354,6 @@ class Settings(_Section):
     service: ServiceSettings = ServiceSettings()
     connections: ConnectionSettings = ConnectionSettings()
     auth: AuthSettings = AuthSettings()
-    submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
     notify: NotifySettings = NotifySettings()
@@ -379,17 +366,6 @@ class Settings(_Section):
     def database_url(self) -> str:
         given = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
         return given or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
-
-    @property
-    def submits_by_rest(self) -> bool:
-        """Return whether slurmrestd submits the links of mode submit, with their owners' tokens."""
-        return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
-
-    @model_validator(mode="after")
-    def _check_one_submit_way(self) -> Self:
-        if self.submits_by_rest and self.submit.sudo is not None:
-            raise ValueError("set submit.sudo or cluster.rest_token_command, not both")
-        return self
 
 
 def load_settings(path: Path | None) -> Settings:

@@ -55,7 +55,8 @@ class Risk(StrEnum):
     VANISHED = "StandbyVanished"
     UNKNOWN = "LinkUnknown"
     REFUSED = "SubmitRefused"
-    """`ChainRisk.detail` has Slurm's words."""
+    """Stored by an earlier release, which submitted links itself. `ChainRisk.detail` has Slurm's
+    words."""
     LATE = "LateByForecast"
     """By the forecast, nine in ten such links start after their predecessor's end."""
     MOVE_REFUSED = "MoveRefused"

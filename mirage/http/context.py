@@ -67,9 +67,6 @@ class ApiContext:
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()
     """Users who may report that jobs have ended: SlurmUser."""
-    keeps_recipes: bool = False
-    """Whether the service submits links of mode submit by slurmrestd, for which it needs a recipe
-    of each chain."""
     connections: int = 512
     """The most connections at once, streams of events included."""
     queue_interval_s: int = 60

@@ -254,21 +254,16 @@ def _make_absolute(path):
 
 
 def _render_functions(chain):
-    """The places where the user's own words stand: sbatch's line, the interpreter's, and the link's
-    own for a job that was submitted without words (mirage_enter)."""
+    """The places where the user's own words stand: sbatch's line, and the interpreter's."""
     before, after = build_later_words(chain)
     words = [quote_word(word) for word in before]
     words += [b'"$@"'] + [quote_word(word) for word in [*after, chain.get_carrier_path()]]
     words += [b'"mirage:$mirage_chain:$mirage_next"']
-    arguments = [quote_word(word) for word in chain.get_arguments()]
-    words += arguments
-    link = [quote_word(word) for word in [*_choose_shell().split(), chain.get_carrier_path()]]
-    link += [b'"mirage:$mirage_chain:$mirage_index"'] + arguments
+    words += [quote_word(word) for word in chain.get_arguments()]
     run = b" ".join(quote_word(os.fsdecode(word)) for word in parse_interpreter(chain.script.text))
     return (
         b'mirage_run_sbatch() { mirage_in_env "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
-        b'mirage_run_link() { "$@" ' + b" ".join(link) + b"; }\n"
     )
 
 

@@ -11,8 +11,8 @@ RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
 
 
-def register_chain(chain_id, job, settings, environ, recipe=None):
-    """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (recipe.py).
+def register_chain(chain_id, job, settings, environ):
+    """POST the chain; whoever submitted it is shown by MUNGE.
 
     Raises ServiceRefused if the service answers 4xx, Unreachable if none answers. The request is
     sent in a process of its own: neither a name server nor munged, silent both, can hold up the user.
@@ -28,7 +28,7 @@ def register_chain(chain_id, job, settings, environ, recipe=None):
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
             os.close(said)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
-            fields = _list_fields(chain_id, job, settings, recipe)
+            fields = _list_fields(chain_id, job, settings)
             os.write(word, _try_request(fields, chain_id, environ))
         finally:
             os._exit(0)
@@ -57,7 +57,7 @@ def _try_request(fields, chain_id, environ):
 
 def build_body(chain_id, job, settings):
     """Build the registration's JSON, in one line, for a link that sends it later."""
-    return _format_body(_list_fields(chain_id, job, settings, None))
+    return _format_body(_list_fields(chain_id, job, settings))
 
 
 def _format_body(fields):
@@ -65,7 +65,7 @@ def _format_body(fields):
     return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
 
 
-def _list_fields(chain_id, job, settings, recipe):
+def _list_fields(chain_id, job, settings):
     """List the fields that are told of a chain, in JSON's words.
 
     Options that nobody asked for are left out, so that an older service understands the rest. The
@@ -91,6 +91,4 @@ def _list_fields(chain_id, job, settings, recipe):
         if name in settings.asked:
             fields.append((field, value))
     fields.append(("style", '"%s"' % (settings.style,)))
-    if recipe is not None:
-        fields.append(("recipe", recipe))
     return fields

@@ -67,9 +67,7 @@ def _register_chain(chain, job):
     try:
         if job is None:
             raise mirage_client.Unreachable("sbatch printed no job id")
-        registration.register_chain(
-            chain.id, job, chain.settings, chain.call.environ, _build_recipe(chain)
-        )
+        registration.register_chain(chain.id, job, chain.settings, chain.call.environ)
     except Exception as error:
         # A link of mode submit never asks for a plan, and so would not send it.
         is_sent_later = job is not None and settings.mode != "submit"
@@ -145,15 +143,3 @@ def _format_length(settings):
     if settings.links == ANY_LINKS and settings.total_s is not None:
         return "links until they have run for %d min in all" % (settings.total_s // 60,)
     return "%d link%s" % (settings.links, "s" * (settings.links != 1))
-
-
-def _build_recipe(chain):
-    """Build the recipe for another who submits the next link.
-
-    None if the chain has standing jobs.
-    """
-    if chain.settings.mode != "submit":
-        return None
-    from mirage_wrapper import recipe
-
-    return recipe.build_recipe(chain)

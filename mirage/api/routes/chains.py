@@ -155,22 +155,12 @@ def register_chain(
     """Register a chain whose first link is already submitted. Repeating the request changes
     nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
-    kept = new if _should_keep_recipe(given, request) else new.model_copy(update={"recipe": None})
     return key.run_once(
-        lambda: _register_new_chain(tx, given, kept, who),
+        lambda: _register_new_chain(tx, given, new, who),
         lambda: _read_chain_view(
             tx, given, get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who).chain_id
         ),
     )
-
-
-def _should_keep_recipe(given: ApiContext, request: Request) -> bool:
-    """Return whether the recipe of a new chain is stored.
-
-    The service runs a recipe as the chain's user. A token that may register chains may not leave
-    a recipe; only callers by MUNGE or by the socket may.
-    """
-    return given.keeps_recipes and request.state.who.via in {"munge", "socket"}
 
 
 def _register_new_chain(
@@ -194,7 +184,6 @@ def _register_new_chain(
         style=new.style,
         mode=new.mode,
         min_runtime_s=new.min_runtime_s,
-        recipe=None if new.recipe is None else new.recipe.to_recipe(),
     )
     bounds = chain_quota.ChainQuota(
         live=limit_overrides.read_effective_limits(

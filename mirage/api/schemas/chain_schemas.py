@@ -47,7 +47,7 @@ class AtRisk(WireModel):
     """Why the chain's next link may start late, whatever the queue does."""
 
     reason: str = Field(
-        description="Slurm's pending reason, or one of NoStandby, StandbyVanished, SubmitRefused, "
+        description="Slurm's pending reason, or one of NoStandby, StandbyVanished, "
         "LinkUnknown, Maintenance.",
         examples=["ReqNodeNotAvail"],
     )

@@ -1,12 +1,11 @@
 """Wire types of a registration of a chain. Durations are seconds (`_s`)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from mirage.api.schemas.wire_model import RequestBody
 from mirage.domain.chain import MAX_LINKS, ChainMode, Presubmit, Style
-from mirage.domain.submission import Recipe
 
 _CHAIN_ID = "k3v9x2m7q1zt"
 _TEN_YEARS_S = 3650 * 86400
@@ -14,49 +13,6 @@ _LARGEST = 2**63 - 1
 """The largest integer that a column of the database holds."""
 
 ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
-
-
-class NewRecipe(RequestBody):
-    """The recipe of a chain of mode submit, for a service that submits its links by slurmrestd.
-
-    Any other service drops the recipe. No answer ever shows it.
-    """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "carrier": f"/home/alice/.local/state/mirage/{_CHAIN_ID}/carrier/job.sh",
-                    "directory": "/home/alice",
-                    "name": "job.sh",
-                    "options": {"time": "48:00:00", "gres": "gpu:8"},
-                }
-            ]
-        },
-    )
-
-    carrier: str = Field(
-        min_length=2,
-        max_length=4096,
-        description="The path of the chain's copy of the batch script.",
-    )
-    directory: str = Field(
-        min_length=1, max_length=4096, description="Where the chain was submitted."
-    )
-    name: str = Field(min_length=1, max_length=1024, description="The name of the chain's jobs.")
-    comment: str = Field(
-        "", max_length=4096, description="The user's own text in the comment of the jobs."
-    )
-    umask: int = Field(0o022, ge=0, le=0o777, description="The umask of the submission.")
-    options: dict[
-        Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
-        Annotated[str, Field(max_length=4096)],
-    ] = Field(max_length=60, description="The options of sbatch, by their long names.")
-
-    def to_recipe(self) -> Recipe:
-        return Recipe(**self.model_dump())
 
 
 class NewChain(RequestBody):
@@ -125,4 +81,8 @@ class NewChain(RequestBody):
         description="A link that fails after less than this time has failed fast. Default: ten "
         "minutes.",
     )
-    recipe: NewRecipe | None = None
+    recipe: dict[str, Any] | None = Field(
+        None,
+        deprecated=True,
+        description="Ignored. Plugins of earlier releases send it for chains of mode submit.",
+    )

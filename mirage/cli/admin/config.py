@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from mirage.bootstrap import wiring
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.cluster.auth import sudo
 from mirage.config import config_file
 from mirage.config import settings as settings_file
 from mirage.config.config_file import ConfigFault, RawConfig
@@ -87,8 +86,8 @@ def check_config(
 ) -> None:
     """Check the configuration and the files that it names, and list every fault at once.
 
-    The files that it names are the model, the cluster file, the keys and the helper programs. The
-    exit code is 2 if there is a fault, and 0 if there are warnings alone or nothing.
+    The files that it names are the model, the cluster file and the keys. The exit code is 2 if
+    there is a fault, and 0 if there are warnings alone or nothing.
 
     With --user, or if the site has no configuration and you have one, the command checks the file
     of your own service, ~/.config/mirage/mirage.toml, which no variable overrides.
@@ -126,7 +125,8 @@ def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
             faults += _find_key_faults(key, look, settings, given)
     strange = config_file.find_unknown_variables(Settings, environ)
     warnings = [] if faults else wiring.check_settings(settings)
-    return ConfigCheck(given.source, faults, [*map(str, strange), *warnings])
+    gone = [f"{key} is no longer a setting: remove the key" for key in given.dropped]
+    return ConfigCheck(given.source, faults, [*gone, *map(str, strange), *warnings])
 
 
 def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Settings:
@@ -143,7 +143,6 @@ _LOOKS: dict[str, Callable[[Settings], object]] = {
     "provision.policy": lambda s: wiring.get_policy_loader(s)(s.provision.policy),
     "cluster.file": wiring.get_cluster_file,
     "auth": wiring.build_jwt_reader,
-    "submit.sudo": lambda s: s.submit.sudo and sudo.check_program(s.submit.sudo),
 }
 """By key: a function that uses the key's value as the service would. Each raises InputError."""
 

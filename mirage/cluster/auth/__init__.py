@@ -1,1 +1,1 @@
-"""Identify callers by MUNGE or a Slurm JWT, and submit as a user through sudo."""
+"""Identify callers by MUNGE or a Slurm JWT."""

@@ -15,10 +15,8 @@ from mirage.cluster.query_gate import SLOW_S, BackoffSettings, QueryGate
 from mirage.cluster.rest.http import Query, Reply, RestHttp
 from mirage.cluster.rest.moves import RestMoves
 from mirage.cluster.rest.session import RestSession
-from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
-from mirage.domain.submission import Submission
 from mirage.errors import (
     AccountingOff,
     ClusterError,
@@ -43,14 +41,11 @@ class Slurmrestd:
         http: RestHttp,
         *,
         commands: SlurmCli | None = None,
-        user_token: Callable[[str], RestToken] | None = None,
         patience: BackoffSettings | None = None,
     ) -> None:
-        """`commands` does what slurmrestd cannot do. `user_token` gives the tokens for
-        `submit_job`."""
+        """`commands` does what slurmrestd cannot do."""
         self.http = http
         self.commands = commands
-        self._user_token = user_token
         patience = patience or BackoffSettings(slow_s=SLOW_S)
         self._controller = QueryGate(patience)
         self._accounting = QueryGate(patience)
@@ -187,18 +182,6 @@ class Slurmrestd:
         """Cancel the job. A job that is already over stays as it is."""
         self._moves.fetch_own_job(job_id, owner)
         self._moves.cancel_job(job_id)
-
-    def submit_job(self, job: Submission, *, user: str) -> JobId:
-        """Submit as that user, with a token of theirs for this one request.
-
-        ClusterUnavailable: whether it was taken is not known; its mark tells. InputError: this
-        slurmrestd cannot be told of such a job; none stands.
-        """
-        if self._user_token is None:
-            raise ClusterRefused(
-                "nothing is submitted for users: set cluster.rest_token_command to allow it"
-            )
-        return self._moves.submit_job(job, self._user_token(user))
 
     def _query_queue(self) -> Queue:
         taken_at = self.read_clock()

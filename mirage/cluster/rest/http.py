@@ -80,26 +80,17 @@ class RestHttp:
     def get(self, path: str, kind: str, query: Query = ()) -> Reply:
         return self._send_request("GET", path, kind, query=query)
 
-    def post(self, path: str, kind: str, body: Any, *, token: RestToken | None = None) -> Reply:
-        """Send a POST request. `token` replaces the service's own token."""
-        return self._send_request("POST", path, kind, body=body, token=token)
+    def post(self, path: str, kind: str, body: Any) -> Reply:
+        return self._send_request("POST", path, kind, body=body)
 
-    def delete(self, path: str, kind: str, *, token: RestToken | None = None) -> Reply:
-        """Send a DELETE request. `token` as in `post`."""
-        return self._send_request("DELETE", path, kind, token=token)
+    def delete(self, path: str, kind: str) -> Reply:
+        return self._send_request("DELETE", path, kind)
 
     def _send_request(
-        self,
-        method: str,
-        path: str,
-        kind: str,
-        *,
-        query: Query = (),
-        body: Any = None,
-        token: RestToken | None = None,
+        self, method: str, path: str, kind: str, *, query: Query = (), body: Any = None
     ) -> Reply:
         with self.meter.count_call(f"rest:{kind}"):
-            told = token or (None if self._identity is None else self._identity())
+            told = None if self._identity is None else self._identity()
             headers = {"Accept": "application/json"} | (
                 {} if told is None else told.build_headers()
             )

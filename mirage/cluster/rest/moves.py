@@ -1,7 +1,7 @@
 """Moves through slurmrestd, each looked at afterwards: an HTTP 200 alone proves nothing.
 
-24.11 and 26.05 answer 200 without errors to a cancel that Slurm refused, to an update that leaves
-the job as it is, and to a submission of which they ignore a field.
+24.11 and 26.05 answer 200 without errors to a cancel that Slurm refused, and to an update that
+leaves the job as it is.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,14 @@ from typing import Any
 from mirage.cluster.ownership import refuse_another_owner
 from mirage.cluster.rest.http import Reply
 from mirage.cluster.rest.session import RestSession
-from mirage.cluster.rest.token import RestToken
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
-from mirage.slurm.rest import envelope, moves, queue, submit
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.slurm.rest import envelope, moves, queue
 from mirage.slurm.rest.envelope import Dialect
 from mirage.slurm.text import hostlist
 from mirage.slurm.text.dependency import check_unchanged, normalize_dependency
 from mirage.slurm.text.holds import HoldState, is_users_hold
 
-_BAD_REQUEST = 400
 _UNKNOWN_JOB = 2017
 """Slurm's error ESLURM_INVALID_JOB_ID."""
 _GOING = frozenset({JobState.COMPLETING, JobState.STAGE_OUT})
@@ -92,11 +89,10 @@ class RestMoves:
         if any(is_users_hold(each.reason) for each in self._fetch_job(standby).read_hold()):
             raise _build_unmoved_error(standby, "it is still held")
 
-    def cancel_job(self, job_id: JobId, *, token: RestToken | None = None) -> None:
-        """Cancel the job. `token` replaces the service's own token."""
+    def cancel_job(self, job_id: JobId) -> None:
         self._session.send_move(
             "cancel",
-            lambda v: self._session.http.delete(_build_job_path(v, job_id), "cancel", token=token),
+            lambda v: self._session.http.delete(_build_job_path(v, job_id), "cancel"),
             ignored=envelope.ALREADY_DONE,
         )
         # v0.0.40 and v0.0.41 tell of no refusal at all.
@@ -105,38 +101,6 @@ class RestMoves:
             raise ClusterRefused(
                 f"slurmrestd accepted the cancel of job {job_id}, but the job is still {job.state}"
             )
-
-    def submit_job(self, job: Submission, token: RestToken) -> JobId:
-        """Submit the job. Raises InputError if slurmrestd would make another job of it; then none
-        remains."""
-
-        def send_job(version: Dialect) -> Reply:
-            body = submit.build_submission(version, job)
-            path = f"/slurm/{version.version}/job/submit"
-            return self._session.http.post(path, "submit", body, token=token)
-
-        reply = self._session.send_in_dialect(send_job)
-        if not self._session.read_answer(lambda: submit.has_job_id(reply.body)):
-            _refuse_misunderstood(self._session, reply)
-            self._session.send_move("submit", lambda _: reply)
-        made = self._session.read_answer(lambda: submit.parse_job_id(reply.body))
-        self._cancel_partial(made, reply, token)
-        return made
-
-    def _cancel_partial(self, made: JobId, reply: Reply, token: RestToken) -> None:
-        """Cancel a new job if a part of it was ignored, or if the answer has an error, as it
-        differs from the user's job."""
-        wrong = self._session.format_complaints(reply) or self._session.format_ignored(reply)
-        if not wrong:
-            return
-        why = f"slurmrestd did not take all of the job: {wrong}"
-        try:
-            self.cancel_job(made, token=token)
-        except (ClusterRefused, ClusterUnavailable) as error:
-            raise ClusterUnavailable(
-                f"{why}; job {made} could not be cancelled: {error}"
-            ) from error
-        raise InputError(f"{why}; job {made} was cancelled")
 
     def _send_update(self, job_id: JobId, body: Callable[[Dialect], Any], what: str) -> None:
         self._session.send_move(
@@ -154,21 +118,6 @@ class RestMoves:
         shown = session.read_answer(lambda: queue.parse_jobs(reply.body))
         found = next((job for job in shown if job.job_id == job_id), None)
         return JobReply(reply, found, session.read_answer)
-
-
-def _refuse_misunderstood(session: RestSession, reply: Reply) -> None:
-    """Raise InputError for a submission that slurmrestd could not read and made no job of."""
-    said = session.format_complaints(reply)
-    if said is not None:
-        if reply.status == _BAD_REQUEST or any(
-            c.is_request_fault for c in session.list_complaints(reply)
-        ):
-            raise InputError(f"slurmrestd does not understand the job: {said}")
-        return
-    ignored = session.format_ignored(reply)
-    if ignored:
-        # 24.11 and 26.05 answer 200 without an error to a value of another type.
-        raise InputError(f"slurmrestd does not understand the job: {ignored}")
 
 
 def _build_job_path(version: Dialect, job_id: JobId) -> str:

@@ -87,11 +87,6 @@ class RestSession:
     def list_complaints(self, reply: Reply) -> list[envelope.ReportedError]:
         return self.read_answer(lambda: envelope.list_errors(reply.body))
 
-    def format_ignored(self, reply: Reply) -> str:
-        """Return in one line the parts of the request that Slurm ignored; empty if none."""
-        found = self.read_answer(lambda: envelope.list_ignored_request_parts(reply.body))
-        return "; ".join(dict.fromkeys(found))[:300]
-
     def _is_unreached(self, reply: Reply) -> bool:
         """Return the error, judged by Slurm's own texts, as a description may hold the socket's
         path."""

@@ -1,4 +1,4 @@
-"""JSON Web Tokens for slurmrestd: the service's own from a file, a user's for one submission.
+"""The service's own JSON Web Token for slurmrestd, from a file.
 
 Nothing is verified here: slurmctld does that. What a token says of itself is read to tell an old
 one from a bad one, which slurmrestd of 22.05.8 does not: to both it answers 500.
@@ -10,19 +10,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mirage.cluster.cli.command_runner import CommandRunner
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterUnavailable
 
 _TOKEN = re.compile(r"(?:SLURM_JWT=)?(?P<token>[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LARGEST = 16384
-LONGEST_S = 3600
-"""Seconds. A user's token for one submission that lives longer than this is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,44 +100,3 @@ def _read_private_text(path: Path) -> str:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise ValueError("others may read it: `chmod 600` it")
         return file.read(_LARGEST)
-
-
-class TokenCommand:
-    """The site's command that gives a user's token, so that Mirage holds no key and keeps no token.
-
-    It is run as `<command> <user>`, without a shell, and prints what `scontrol token` prints.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        timeout_s: float = 15.0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._command = tuple(command)
-        self._runner = CommandRunner(timeout_s=timeout_s)
-        self._clock = clock
-
-    def __call__(self, user: str) -> RestToken:
-        """Return a token of the user.
-
-        Raises ClusterRefused if the command fails, or if its token belongs to another user or lives
-        too long.
-        """
-        if _USER.fullmatch(user) is None:
-            raise ClusterRefused(f"no token is asked for {user!r}: it is not a user name")
-        done = self._runner.run([*self._command, user])
-        name = self._command[0]
-        if done.code != 0:
-            raise ClusterRefused(f"{name} gives no token for {user} (exit code {done.code})")
-        try:
-            token = parse_token(done.stdout)
-        except ValueError as error:
-            raise ClusterRefused(f"{name}: its answer for {user} {error}") from None
-        left_s = None if token.expires is None else token.expires - self._clock()
-        if token.user != user:
-            raise ClusterRefused(f"{name} was asked for {user}'s token and gave another's")
-        if left_s is None or not 0 < left_s <= LONGEST_S:
-            raise ClusterRefused(f"{name}: a token must end within {LONGEST_S} s, and not before")
-        return token

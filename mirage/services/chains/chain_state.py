@@ -5,7 +5,7 @@ link or pause the chain. This module has the same guards for links whose own gua
 sees the links in queue and accounting, and so acts later than they do.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile, zip_longest
@@ -64,10 +64,6 @@ class ChainVerdict(NamedTuple):
     at_risk: ChainRisk | None = None
 
 
-RefusalLookup = Callable[[int], str]
-"""Returns Slurm's words if it refused to submit the link of that index; else an empty string."""
-
-
 @dataclass(frozen=True)
 class _ChainView:
     """A chain at one instant; `links` by index."""
@@ -75,7 +71,6 @@ class _ChainView:
     chain: Chain
     links: Sequence[Link]
     now: int
-    refused: RefusalLookup
     history_until: int | None
     foreseen: ChainRisk | None
 
@@ -152,7 +147,6 @@ def judge_chain(
     chain: Chain,
     links: Sequence[Link],
     now: int,
-    refused: RefusalLookup,
     history_until: int | None = None,
     foreseen: ChainRisk | None = None,
 ) -> ChainVerdict | None:
@@ -162,7 +156,7 @@ def judge_chain(
     accounting has been read; None: accounting is not read. `foreseen` is what the chain is at risk
     of if the links show nothing worse (`link_risks.foresee_risks`).
     """
-    look = _ChainView(chain, links, now, refused, history_until, foreseen)
+    look = _ChainView(chain, links, now, history_until, foreseen)
     began = look.began
     if not began:
         return _judge_never_started(look)
@@ -350,9 +344,7 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     if _has_its_total(look):
         return look.keep_state()
     if look.chain.mode is ChainMode.SUBMIT:
-        why = look.refused(newest.index + 1)
-        refused = ChainRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
-        return look.keep_state(refused if why else look.foreseen)
+        return look.keep_state(look.foreseen)
     # A link that is COMPLETED was ended by its own guard, and another job does its work.
     ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
     gone = next((li for li in ended if li.index == newest.index + 1), None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from mirage.domain.chain import (
     MAX_LINKS,
@@ -16,7 +15,6 @@ from mirage.domain.chain import (
 )
 from mirage.domain.chain_cause import Actor, build_user_cause
 from mirage.domain.job import JobId
-from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.chains.chain_ownership import REGISTERED
 from mirage.services.chains.chain_state import judge_chain
@@ -24,9 +22,7 @@ from mirage.services.chains.explanations import describe_chain
 from mirage.services.chains.link_risks import foresee_risks
 from mirage.services.chains.open_handovers import list_chain_handovers
 from mirage.services.chains.overlap_price import get_first_price
-from mirage.services.chains.rest_submission import validate_recipe
-from mirage.store.chains import chain_counts, chains, decisions, recipes
-from mirage.store.chains.decisions import Effect
+from mirage.store.chains import chain_counts, chains
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
@@ -57,8 +53,6 @@ class Registration:
     style: Style | None = None
     mode: ChainMode | None = None
     min_runtime_s: int | None = None
-    recipe: Recipe | None = None
-    """Stored for a chain of mode submit until the chain has ended."""
 
 
 def register_chain(
@@ -102,8 +96,6 @@ def register_chain(
         event = REGISTERED if known is None else "registered again"
         entry = _build_entry(chain, event, now, {"links": new.links}, user)
         audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
-    if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
-        recipes.save_recipe(tx, cluster_id, chain.chain_id, uid, validate_recipe(new.recipe))
     return chain
 
 
@@ -165,7 +157,6 @@ def _find_chain(tx: Transaction, cluster_id: int, chain_id: ChainId) -> Chain | 
 
 def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     """Bring each chain that has not ended to the state that its links call for."""
-    recipes.drop_ended_recipes(tx, cluster_id)
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, cluster_id, [c.chain_id for c in live])
     until = clusters.read_history_until(tx, cluster_id)
@@ -173,9 +164,8 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
         tx, cluster_id, (one for c in live for one in list_chain_handovers(c, by_chain[c.chain_id]))
     )
     for chain in live:
-        refused = partial(_get_refusal, tx, cluster_id, chain.chain_id)
         links, risk = by_chain[chain.chain_id], foreseen.get(chain.chain_id)
-        told = judge_chain(chain, links, now, refused, until, risk)
+        told = judge_chain(chain, links, now, until, risk)
         if told is None:
             continue
         same = told.state is chain.state
@@ -190,11 +180,6 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
         elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
             what = {"of": moved.at_risk.word, "note": describe_chain(moved)}
             audit.write_entry(tx, cluster_id, _build_entry(moved, "at risk", now, what))
-
-
-def _get_refusal(tx: Transaction, cluster_id: int, chain_id: ChainId, index: int) -> str:
-    last = decisions.find_last_decision(tx, cluster_id, chain_id, index)
-    return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 
 def _build_entry(

@@ -23,8 +23,6 @@ _ADVICE: dict[str, str] = {
     "reached, cancel jobs that you do not need.",
     Risk.VANISHED: "The running link submits another next link, once, when it ends. If you "
     "cancelled the job on purpose, `mirage chain cancel` ends the chain.",
-    Risk.REFUSED: "Mirage tries again. If a submit limit (MaxSubmitJobs) is reached, cancel jobs "
-    "that you do not need.",
     Risk.MOVE_REFUSED: "The link starts when the one before it has ended, as under plain Slurm. "
     "Mirage tries again. If Slurm denies permission, ask the admins to run `mirage doctor`.",
     Risk.LATE: "Nothing is wrong with the chain: the queue is long, or Mirage may not release the "

@@ -47,7 +47,7 @@ def get_submit_instruction(
         return SubmitInstruction(submit_now=False, ask_again_s=tick_s)
     last = decisions.find_last_decision(tx, cluster_id, chain.chain_id, wanted.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
-        # If the service has submitted the link by itself, the next look at the queue shows it.
+        # An earlier release submitted links itself: the next look at the queue shows such a link.
         return SubmitInstruction(submit_now=last.submitted_at is None, ask_again_s=tick_s)
     end = wanted.predecessor.get_planned_end()
     share = MOST_S if end is None else (end - now) // SHARE

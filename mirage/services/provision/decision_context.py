@@ -27,7 +27,7 @@ from mirage.logs import ThrottledLog
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
 from mirage.policy.rules.overlap_bound import bound_overlap
-from mirage.ports import NextLink, Policy
+from mirage.ports import Policy
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.request_enforcement import ASK_AGAIN_S
@@ -84,10 +84,6 @@ def _permit_everybody() -> MoveScope:
     return EVERYBODY
 
 
-def _skip_submission(_: NextLink) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """The rules of a tick: who decides, and within which limits."""
@@ -98,9 +94,6 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
     """Makes the observations for trained models; None if there are none."""
-    submit: Callable[[NextLink], bool] = _skip_submission
-    """Submits the next link of a chain of mode submit. Raises what moves raise. Returns False if
-    the running link is to submit it, when it asks next (`services.chains.submit_instruction`)."""
     accrues_always: Callable[[], bool] = _answer_no
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError if that is not known."""
     reach: Callable[[], MoveScope] = _permit_everybody
@@ -140,7 +133,7 @@ class DecisionContext:
         self._ordered = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
         }
-        """Links that are being submitted, so that none is submitted twice."""
+        """Links that the running link is to submit: that is decided once."""
 
     def decide_handover(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
         """Return the decision; None if there is nothing to decide.

@@ -18,7 +18,7 @@ from mirage.domain.job import compute_wait_s
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError, JobChanged
 from mirage.policy.registry import is_model
-from mirage.ports import Cluster, NextLink
+from mirage.ports import Cluster
 from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
 from mirage.services.chains.link_sync import list_unread_chains
 from mirage.services.chains.open_handovers import OpenHandover, list_open_handovers
@@ -72,7 +72,7 @@ def provision_handovers(
             if chain != before[chain.chain_id]:
                 chains.save_price(tx, cluster_id, chain)
         planned = list(record_decisions(tx, cluster_id, made, context.foregone))
-    execute_moves(store, cluster, cluster_id, snapshot, rules, planned)
+    execute_moves(store, cluster, cluster_id, snapshot, planned)
 
 
 Move = tuple[OpenHandover, Decision, int]
@@ -84,11 +84,10 @@ def execute_moves(
     cluster: Cluster,
     cluster_id: int,
     snapshot: Snapshot,
-    rules: Rules,
     planned: Sequence[Move],
 ) -> None:
     for move in planned:
-        tell = partial(_send_move, cluster, rules, snapshot)
+        tell = partial(_send_move, cluster, snapshot)
         if not _execute_move(store, cluster, cluster_id, move, tell):
             # No answer: the rest would wait as long for none. `reconcile_intentions` finds them
             # not done.
@@ -183,13 +182,8 @@ def _execute_move(
     effect, error = tell(handover, decision)
     now = cluster.read_clock()
     with store.begin() as tx:
-        # What was submitted has no number here yet: the queue shows it, and
-        # `reconcile_intentions` settles it.
-        if handover.submits and effect is Effect.DONE:
-            decisions.mark_submitted(tx, cluster_id, decision_id, now)
-        else:
-            decisions.settle_decision(tx, cluster_id, decision_id, effect, error)
-        if effect is Effect.DONE and not handover.submits:
+        decisions.settle_decision(tx, cluster_id, decision_id, effect, error)
+        if effect is Effect.DONE:
             minutes = compute_plan_minutes(decision, handover.predecessor)
             chains.save_link(
                 tx,
@@ -238,19 +232,18 @@ def apply_recorded_move(row: DecisionRow, standby: Link) -> Link:
 
 def _send_move(
     cluster: Cluster,
-    rules: Rules,
     snapshot: Snapshot,
     handover: OpenHandover,
     decision: Decision,
 ) -> tuple[Effect, str]:
     """Make the move in Slurm; return what became of it, and Slurm's words.
 
-    INTENDED without any words: the move is left to the running link.
+    INTENDED without any words: the running link submits its successor when it asks next
+    (`services.chains.submit_instruction`), and `reconcile_intentions` settles that.
     """
+    if decision.action is Action.SUBMIT:
+        return Effect.INTENDED, ""
     try:
-        if decision.action is Action.SUBMIT:
-            there = rules.submit(_build_next_link(handover))
-            return (Effect.DONE if there else Effect.INTENDED), ""
         _move_standby(cluster, handover, decision, snapshot)
     except JobChanged as error:
         return Effect.GIVEN_UP, str(error)
@@ -264,17 +257,6 @@ def _send_move(
         # Slurm may have got it: the next look tells, and `reconcile_intentions` settles it.
         return Effect.INTENDED, str(error)
     return Effect.DONE, ""
-
-
-def _build_next_link(handover: OpenHandover) -> NextLink:
-    chain = handover.chain
-    return NextLink(
-        chain_id=chain.chain_id,
-        index=handover.standby.index,
-        uid=chain.uid,
-        user=chain.user,
-        predecessor=handover.predecessor.job_id,
-    )
 
 
 def _move_standby(

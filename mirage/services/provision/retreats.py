@@ -43,4 +43,4 @@ def retreat_handovers(
         made = [(one, context.build_record(one, each, Mode.ACT)) for one, each in undone if each]
     with store.begin() as tx:
         planned = list(record_decisions(tx, cluster_id, made, context.foregone))
-    execute_moves(store, cluster, cluster_id, snapshot, rules, planned)
+    execute_moves(store, cluster, cluster_id, snapshot, planned)

@@ -1,7 +1,7 @@
 """slurmrestd's JSON: the envelope of an answer, and the values that its releases write differently.
 
 From v0.0.40 on an HTTP 200 with empty `errors` may be a no: a cancel tells of each job in `status`,
-an update in `results`, and what was not taken of a request stands in `warnings`.
+an update in `results`.
 
 v0.0.38 (Slurm 22.05) writes a number, or null where there is none. From v0.0.39 on most numbers
 are triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
@@ -23,8 +23,7 @@ Payload = Mapping[str, Any]
 """A JSON object. Only the parser of its answer uses it."""
 
 EARLIEST = "v0.0.38"
-"""The version of Slurm 22.05: numbers are plain, keys are sbatch's options, and `argv` crashes
-slurmrestd."""
+"""The version of Slurm 22.05: numbers are plain, and keys are sbatch's options."""
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
 """Versions that were tried on a real slurmrestd (docs/admin/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
@@ -38,17 +37,6 @@ ALREADY_DONE = 2021
 _VAGUE = frozenset({"", "Unspecified error"})
 _NUMBERS = ("error_number", "error_code", "code")
 _WORDS = ("error", "string", "message")
-_NOT_UNDERSTOOD = range(9000, 10_000)
-"""Errors of slurmrestd itself about a malformed request."""
-_IGNORED = re.compile(
-    r"\b(?:ignor|unknown|unrecogni|unable|cannot|can't|could not|fail(?:ed|ure)|invalid|reject"
-    r"|skip|dropp|discard|omit|(?:un)?expected|unsupported|no such"
-    r"|not (?:appli|accept|allow|known|parsed|read|recogni|set|support|taken|underst|used|valid))",
-    re.IGNORECASE,
-)
-"""Known or likely wordings of a warning that a part of the request was ignored. For other warnings
-the job stays: that a field is deprecated, or that the job has to wait."""
-
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
 
 
@@ -114,11 +102,6 @@ class ReportedError:
     """What slurmrestd was doing. The text may hold the path of its socket, so it is never
     interpreted."""
 
-    @property
-    def is_request_fault(self) -> bool:
-        """True if slurmrestd did not understand the request."""
-        return self.number in _NOT_UNDERSTOOD
-
     def __str__(self) -> str:
         if self.error in _VAGUE:
             numbered = "" if self.number is None else f"error {self.number}"
@@ -132,13 +115,6 @@ def list_errors(answer: Any) -> list[ReportedError]:
     return [_parse_error(expect_mapping(one)) for one in expect_list(told.get("errors"))] + [
         found for one in _iter_job_results(told) if (found := _parse_error(one)).number
     ]
-
-
-def list_ignored_request_parts(answer: Any) -> list[str]:
-    """List the warnings that a part of the request was ignored."""
-    told = [expect_mapping(one) for one in expect_list(expect_mapping(answer).get("warnings"))]
-    said = [parse_text(one.get("description")) for one in told]
-    return [words for words in said if _IGNORED.search(words)]
 
 
 def _iter_job_results(told: Payload) -> Iterator[Payload]:

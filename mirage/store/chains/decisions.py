@@ -89,7 +89,7 @@ class DecisionRow:
     error: str
     inputs: Mapping[str, Any]
     submitted_at: int | None = None
-    """When the service submitted the link; None: it did not, or the link submits it."""
+    """When a service of an earlier release submitted the link; None: the running link does."""
     release_at: int | None = None
     """`Decision.release_at`."""
 
@@ -166,12 +166,6 @@ def settle_decision(
     if done is None:
         raise NotFound(f"there is no decision {decision_id}")
     changes.record_change(tx, cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
-
-
-def mark_submitted(tx: Transaction, cluster_id: int, decision_id: int, at: int) -> None:
-    """Record that Slurm took the submission; it is settled once the queue shows the job."""
-    mine = (decisions.c.cluster_id == cluster_id, decisions.c.id == decision_id)
-    tx.execute(update(decisions).where(*mine).values(submitted_at=at, error=""))
 
 
 def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:

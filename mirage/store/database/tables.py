@@ -143,7 +143,7 @@ chains = Table(
     Index(None, "created_at", "chain_id"),
 )
 
-# What an owner left for who submits the next link; gone when the chain is over. No view shows it.
+# Of earlier releases, whose service submitted links: pruned with the chain, and not read.
 recipes = Table(
     "recipes",
     metadata,
@@ -212,7 +212,7 @@ decisions = Table(
     Column("effect", Text, nullable=False),
     Column("error", Text, nullable=False),
     Column("inputs", JSON, nullable=False),
-    Column("submitted_at", BigInteger),  # by the service: the queue does not show the job yet
+    Column("submitted_at", BigInteger),  # by the service of an earlier release
     Column("release_at", BigInteger),  # as its policy expects it, or as a plan has it
     Index(None, "chain_id", "index", "id"),
     Index(None, "cluster_id", "effect"),

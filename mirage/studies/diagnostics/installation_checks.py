@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from mirage.bootstrap import wiring
-from mirage.cluster.auth import sudo
 from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
 from mirage.policy.auto.auto_policy import AutoPolicy
@@ -41,7 +40,6 @@ def run_checks(
         run_check("policy", lambda: _check_policy(settings)),
         run_check("cluster file", lambda: _check_cluster_file(settings)),
         run_check("identity", lambda: _check_authentication(settings)),
-        *_check_submit_sudo(settings),
         *service_checks.check_service(settings, url),
         *host_checks.check_host(settings, user=user),
     ]
@@ -162,10 +160,3 @@ def _check_authentication(settings: Settings) -> tuple[Severity, str]:
         )
         return Severity.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
     return Severity.GOOD, ", ".join(told)
-
-
-def _check_submit_sudo(settings: Settings) -> list[Finding]:
-    link = settings.submit.sudo
-    if link is None:
-        return []
-    return [run_check("submit by sudo", lambda: (Severity.GOOD, sudo.check_program(link)))]

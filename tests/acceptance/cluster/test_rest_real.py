@@ -16,10 +16,8 @@ from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.cluster.rest.token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.ports import Cluster
-from mirage.slurm.rest import submit_options
 from tests.support.cluster.rest_host import RestHost, only, started
 from tests.support.cluster.slurm_rig import SlurmRig, uid_of
 
@@ -129,57 +127,6 @@ def test_a_users_environment_and_node_list_survive_the_moves(
     assert "MARK=a b\n" in testbed.run(["cat", f"{folder}/out"], user="alice").stdout
 
 
-WORK = Submission(
-    script='#!/bin/sh\nid -un; pwd; echo "$MARK"\n',
-    environment={"PATH": "/usr/bin:/bin", "MARK": "a=b; $(id)"},
-    directory="/home/alice",
-    name="link; two",
-    comment="mirage:abcdefgh:2",
-    options={"partition": "gpu", "time": "5", "gres": "gpu:2", "output": "rest-%j.out"},
-)
-
-
-def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
-    testbed = slurm_rig.testbed
-    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
-    job_id = rest_host.cluster().submit_job(replace(WORK, directory=folder), user="alice")
-    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
-    shown = testbed.job(job_id)
-    assert shown["UserId"].startswith("alice(")
-    assert shown["GroupId"].startswith("alice(")
-    assert (shown["Comment"].strip(), shown["TimeLimit"]) == (WORK.comment, "00:05:00")
-    said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
-    assert said == f"alice\n{folder}\na=b; $(id)\n"
-
-
-def test_the_scripts_own_arguments_reach_it(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
-    testbed, cluster = slurm_rig.testbed, rest_host.cluster()
-    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
-    words = ("first", "b c", "")
-    job = replace(WORK, directory=folder, arguments=words, script='#!/bin/sh\nprintf "%s|" "$@"\n')
-    if not cluster.get_dialect().has_triples:
-        with pytest.raises(InputError, match="ends when a script comes with arguments"):
-            cluster.submit_job(job, user="alice")
-        return
-    job_id = cluster.submit_job(job, user="alice")
-    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
-    said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
-    assert said == "first|b c||"
-
-
-def test_a_job_of_which_something_is_ignored_is_taken_back(
-    slurm_rig: SlurmRig, rest_host: RestHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A field that no release has."""
-    monkeypatch.setitem(submit_options.LATER, "tmp", lambda text: {"nonsense": text})
-    monkeypatch.setitem(submit_options.EARLIEST, "tmp", lambda text: {"nonsense": text})
-    job = replace(WORK, options={"tmp": "1", "partition": "gpu"})
-    with pytest.raises(InputError, match="nonsense"):
-        rest_host.cluster().submit_job(job, user="alice")
-    running = ["squeue", "-h", "-t", "PD,R", "-n", WORK.name]
-    assert slurm_rig.testbed.run(running).stdout == ""
-
-
 def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
     slurm_rig: SlurmRig, rest_host: RestHost
 ) -> None:
@@ -191,24 +138,6 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
         with pytest.raises(ClusterUnavailable, match="start it without -s"):
             host.cluster(commands=SlurmCli()).fetch_job_records([slurm_rig.standby])
         assert host.cluster().fetch_queue().find_job(slurm_rig.standby)
-
-
-def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
-    with pytest.raises(ClusterRefused, match="Invalid partition name"):
-        rest_host.cluster().submit_job(
-            replace(WORK, options={"partition": "nowhere"}), user="alice"
-        )
-
-
-def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> None:
-    forged = replace(rest_host.token("alice", 60), user="bob")
-    cluster = Slurmrestd(
-        RestHttp(rest_host.socket, identity=lambda: rest_host.token("mirage")),
-        user_token=lambda _: forged,
-    )
-    with pytest.raises((ClusterUnavailable, ClusterRefused)):
-        cluster.submit_job(WORK, user="bob")
-    assert rest_host.testbed.run(["squeue", "-h", "-u", "alice,bob", "-n", WORK.name]).stdout == ""
 
 
 def test_without_a_token_the_caller_is_not_known(rest_host: RestHost) -> None:

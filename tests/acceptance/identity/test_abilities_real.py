@@ -2,16 +2,12 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from mirage.cluster.auth import sudo
-from mirage.domain.chain import ChainId
 from tests.support.identity.site import Site
-from tests.support.paths import CHECKOUT
 
 pytestmark = pytest.mark.slurm
 
@@ -72,65 +68,6 @@ def test_who_has_no_account_may_nothing(site: Site) -> None:
     assert found["may free"][0] == "warning"
 
 
-# The rule for sudo.
-
-
-@pytest.fixture
-def rule(site: Site) -> Path:
-    """The shipped rule, for the path where this site has its mirage-link."""
-    link = site.root / "slurm_plugin" / "mirage-link"
-    text = (CHECKOUT / "deploy" / "sudoers" / "mirage").read_text()
-    path = site.root / "sudoers"
-    path.write_text(
-        text.replace("/opt/mirage/slurm_plugin/mirage-link", str(link)).replace(
-            "%mirage-users", "%alice, %bob"
-        )
-    )
-    path.chmod(0o440)
-    return path
-
-
-@pytest.fixture
-def sudoers(rule: Path) -> Iterator[None]:
-    include = Path("/etc/sudoers.d/mirage-test")
-    shutil.copy(rule, include)
-    yield
-    include.unlink()
-
-
-def may(user: str, *words: str) -> bool:
-    """Whether sudo would run that for the account mirage."""
-    argv = ["sudo", "-n", "-u", "mirage", "--", "sudo", "-n", "-l", "-u", user, "--", *words]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
-
-
-def test_the_rule_reads() -> None:
-    path = CHECKOUT / "deploy" / "sudoers" / "mirage"
-    done = subprocess.run(["visudo", "-c", "-f", path], capture_output=True, check=False)
-    assert (done.returncode, b"parsed OK" in done.stdout) == (0, True)
-
-
-@pytest.mark.usefixtures("sudoers")
-def test_the_rule_allows_one_verb_on_one_chain_and_nothing_else(site: Site) -> None:
-    link = str(site.root / "slurm_plugin" / "mirage-link")
-    assert may("alice", link, "next", "k3v9x2m7q1ztab12")
-    refused = [
-        ("alice", link, "next"),
-        ("alice", link, "done", "k3v9x2m7q1ztab12"),
-        ("alice", link, "next", "k3v9x2m7q1ztab12", "x"),
-        ("alice", link, "next", "k3v9x2m7q1zt ab12"),
-        ("alice", link, "next", "../../bob/chain"),
-        ("alice", link, "next", "/srv/k3v9x2m7q1zt"),
-        ("alice", link, "next", "$(id)"),
-        ("alice", link, "next", "k3v9x2m7\nq1ztab12"),
-        ("alice", "/bin/sh", "-c", f"{link} next k3v9x2m7q1ztab12"),
-        ("alice", "/usr/bin/sbatch", "x"),
-        ("root", link, "next", "k3v9x2m7q1ztab12"),
-        ("carol", link, "next", "k3v9x2m7q1ztab12"),
-    ]
-    assert [words for words in refused if may(*words)] == []
-
-
 @pytest.fixture
 def close_partition(site: Site) -> Iterator[Callable[[], None]]:
     """A function after which jobs are accepted, and none starts; open again after the test."""
@@ -142,11 +79,10 @@ def close_partition(site: Site) -> Iterator[Callable[[], None]]:
     set_state("UP")
 
 
-@pytest.mark.usefixtures("sudoers")
-def test_the_next_link_is_put_in_the_queue_as_its_owner(
+def test_the_next_link_is_put_in_the_queue_by_its_owner_alone(
     site: Site, close_partition: Callable[[], None]
 ) -> None:
-    """Of a chain of mode submit, by the very words that the service gives to sudo."""
+    """Of a chain of mode submit, before the running link submits it."""
     link = site.root / "slurm_plugin" / "mirage-link"
     home = {"HOME": "/home/alice", "MIRAGE_STATE_DIR": ""}
     chain_id = site.submit_chain("alice", "--mirage-mode=submit", **home)
@@ -159,16 +95,15 @@ def test_the_next_link_is_put_in_the_queue_as_its_owner(
     assert len(jobs_of()) == 1, "nothing stands"
     # A second link that starts beside the first submits itself again: a third job, rightly.
     close_partition()
-    words = sudo.build_argv(link, "alice", ChainId(chain_id))
-    done = site.testbed.run(words, user="mirage")
+    words = [str(link), "next", chain_id]
+    done = site.testbed.run(words, user="alice", env=home)
     assert done.stdout.startswith("link 2\tjob ")
     first, second = jobs_of()
     assert site.chain_jobs(chain_id)[second] == "alice"
     shown = site.testbed.job(second)
     assert (shown["UserId"].partition("(")[0], shown["Dependency"]) == ("alice", "(null)")
-    again = site.testbed.run(words, user="mirage", check=False)
+    again = site.testbed.run(words, user="alice", env=home, check=False)
     assert jobs_of() == [first, second], again.stdout
-    other = sudo.build_argv(link, "bob", ChainId(chain_id))
-    refused = site.testbed.run(other, user="mirage", check=False)
+    refused = site.testbed.run(words, user="bob", env={"HOME": "/home/bob"}, check=False)
     assert (refused.returncode, "no chain of yours" in refused.stderr) == (1, True)
     site.testbed.run(["scancel", *map(str, jobs_of())])

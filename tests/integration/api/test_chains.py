@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from mirage.domain.chain import ChainId, ChainState, Link
 from mirage.domain.chain_cause import ChainRisk, Risk
@@ -14,6 +15,7 @@ from mirage.domain.job import JobId
 from mirage.http.context import ApiContext
 from mirage.policy import registry
 from mirage.store.chains import chains
+from mirage.store.database import tables
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
 from tests.support.api.rows import add_chain, add_decision, look
@@ -126,6 +128,31 @@ def test_what_was_registered_is_there_to_look_at(client: Client) -> None:
     assert answer.status_code == 200
     assert answer.json()["user"] == "alice"
     assert answer.json()["created_at"] == "2027-01-15T08:00:00Z"
+
+
+def test_what_an_older_plugin_leaves_for_a_service_that_submits_is_ignored(
+    client: Client, store: Store
+) -> None:
+    """The plugin of 33c702b5 sends it of each chain of mode submit; nothing of it is kept."""
+    left = {
+        "carrier": "/home/alice/.local/state/mirage/secret/carrier/job.sh",
+        "directory": "/home/alice",
+        "name": "job.sh",
+        "comment": "",
+        "umask": 18,
+        "options": {"time": "10", "gres": "gpu:8"},
+    }
+    answer = client.post(PATH, body(mode="submit", recipe=left), who="alice")
+    assert (answer.status_code, answer.json()["mode"]) == (201, "submit")
+    paths = (PATH, f"{PATH}/{CHAIN}", f"{PATH}/{CHAIN}/decisions", "/api/v1/audit")
+    assert "secret" not in "".join(client.get(path, who="root").text for path in paths)
+    with store.read() as tx:
+        assert tx.execute(select(tables.recipes)).all() == []
+
+
+def test_when_a_link_has_failed_fast_is_its_users_word(client: Client) -> None:
+    assert client.post(PATH, body(min_runtime_s=0), who="alice").status_code == 201
+    assert client.post(PATH, body(min_runtime_s=-1), who="alice").status_code == 422
 
 
 def test_another_users_chain_is_not_registered_again(client: Client) -> None:

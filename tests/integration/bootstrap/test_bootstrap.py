@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from mirage.bootstrap import wiring
 from mirage.cluster.simulated.cluster import SimulatedCluster
@@ -71,19 +70,6 @@ def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
     settings = Settings.model_validate({"provision": {"models_dir": tmp_path / "nowhere"}})
     (told,) = wiring.check_settings(settings)
     assert "there are no models" in told
-
-
-def test_a_helper_for_tokens_that_nobody_calls_is_told() -> None:
-    settings = Settings.model_validate({"cluster": {"rest_token_command": ["/bin/true"]}})
-    (told,) = wiring.check_settings(settings)
-    assert told.startswith("cluster.rest_token_command is used with")
-
-
-def test_there_is_one_way_to_submit_for_users() -> None:
-    rest = {"transport": "rest", "rest_url": "unix:/x", "rest_token_command": ["/bin/true"]}
-    assert Settings.model_validate({"cluster": rest}).submits_by_rest
-    with pytest.raises(ValidationError, match="not both"):
-        Settings.model_validate({"cluster": rest, "submit": {"sudo": "/bin/true"}})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")

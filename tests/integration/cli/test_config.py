@@ -18,6 +18,8 @@ queue_s = "often"
 policy = "models/none/1"
 [database]
 url = ["postgresql://me:hunter2@h/m"]
+[submit]
+sudo = "/opt/mirage/slurm_plugin/mirage-link"
 """
 
 
@@ -38,7 +40,7 @@ def test_every_fault_is_told_at_once_with_what_is_allowed(tmp_path: Path) -> Non
     told = {fault["key"]: fault for fault in json.loads(answer.out)["faults"]}
     assert set(told) == {
         *("colour", "service.port", "service.admin", "polling.queue_s", "polling.nodes_s"),
-        *("provision.policy", "database.url"),
+        *("provision.policy", "database.url", "submit.sudo"),
     }
     port = told["service.port"]
     assert (port["line"], port["value"], port["allowed"]) == (3, 70000, ">= 0, <= 65535")
@@ -55,7 +57,7 @@ def test_the_faults_in_words(tmp_path: Path) -> None:
     answer = run("config", "check", str(path))
     assert (answer.code, answer.out) == (2, "")
     first, *lines = answer.err.splitlines()
-    assert first == f"mirage: {path}: 6 faults"
+    assert first == f"mirage: {path}: 7 faults"
     assert "  line 4: unknown key 'service.admin': is 'service.admins' meant?" in lines
     assert "hunter2" not in answer.err
 
@@ -64,6 +66,19 @@ def test_a_variable_that_sets_nothing_is_warned_of(config: Path) -> None:
     answer = run("config", "check", config, MIRAGE_POLLING_QEUE_S="30")
     assert (answer.code, answer.out) == (0, f"the configuration is right: {config}\n")
     assert "is 'MIRAGE_POLLING_QUEUE_S' meant?" in answer.err
+
+
+def test_a_key_that_went_is_told_whether_it_was_used_or_not(config: Path) -> None:
+    text = config.read_text()
+    config.write_text(text.replace("[cluster]", "[cluster]\nrest_token_command = []"))
+    answer = run("config", "check", config)
+    assert answer.code == 0
+    assert "warning: cluster.rest_token_command is no longer a setting" in answer.err
+    answer = run("config", "check", config, "--json", MIRAGE_SUBMIT_SUDO="/x")
+    (fault,) = json.loads(answer.out)["faults"]
+    assert (answer.code, fault["key"]) == (2, "submit.sudo")
+    assert fault["variable"] == "MIRAGE_SUBMIT_SUDO"
+    assert fault["said"].startswith("the service no longer submits links")
 
 
 def test_where_each_value_comes_from(config: Path) -> None:

@@ -2,7 +2,6 @@
 (deploy/testbed/capture_rest_moves.py), a file for each version."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import pytest
 from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import parse_token
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm.rest.envelope import TRIED
 from tests.support.cluster.restd import OPENAPI, FakeRestd, serving_restd
-from tests.support.cluster.tokens import jwt
 from tests.support.paths import DATA
 from tests.support.patient import PATIENCE_S
 
@@ -38,7 +34,6 @@ class Release:
         self.replay(OPENAPI, "openapi")
         self.cluster = Slurmrestd(
             RestHttp(self.restd.url, timeout_s=PATIENCE_S),
-            user_token=lambda user: parse_token(jwt(user, time.time() + 60)),
             patience=_IMPATIENT,
         )
 
@@ -102,10 +97,6 @@ def _has_triples(file: Path) -> bool:
 def _takes_no_empty_list(file: Path) -> bool:
     (shown,) = json.loads(file.read_text())["answers"]["after-unpin-by-empty"]["body"]["jobs"]
     return bool(shown["required_nodes"])
-
-
-def _makes_half_a_job(file: Path) -> bool:
-    return bool(json.loads(file.read_text())["answers"]["submit-ignored"]["body"].get("job_id"))
 
 
 def test_each_version_that_was_tried_has_its_answers() -> None:
@@ -229,62 +220,6 @@ def test_a_list_of_ids_that_is_not_understood_is_no_history(release: Release) ->
     release.replay(release.records(), "by-id-in-one")
     with pytest.raises(ClusterUnavailable):
         release.cluster.fetch_job_records([JobId(1), JobId(2)])
-
-
-WORK = Submission(
-    script="#!/bin/sh\n",
-    environment={"PATH": "/bin"},
-    directory="/home/alice",
-    name="a job",
-    comment="mirage:abcdefgh:2",
-)
-
-
-def test_a_job_is_submitted(release: Release) -> None:
-    at = release.job("submit")
-    release.replay(at, "submit", method="POST")
-    made = release.cluster.submit_job(WORK, user="alice")
-    assert made == release.answers["submit"]["body"]["job_id"]
-
-
-def test_a_job_of_which_something_is_ignored_is_taken_back(release: Release) -> None:
-    """v0.0.38 makes none of it."""
-    at = release.job("submit")
-    release.replay(at, "submit-ignored", method="POST")
-    made = release.answers["submit-ignored"]["body"].get("job_id") or 0
-    release.replay(release.job(made), "unknown")
-    release.replay(release.job(made), "cancel", method="DELETE")
-    with pytest.raises(InputError, match="nonsense"):
-        release.cluster.submit_job(WORK, user="alice")
-    cancels = [one for one in release.restd.asked if one.method == "DELETE"]
-    assert [one.path for one in cancels] == [release.job(made)] * bool(made)
-    assert {one.headers["x-slurm-user-name"] for one in cancels} <= {"alice"}
-
-
-@_where(_makes_half_a_job)
-def test_half_a_job_that_stays_is_told(release: Release) -> None:
-    """Its mark tells then what became of it."""
-    made = release.answers["submit-ignored"]["body"].get("job_id")
-    release.replay(release.job("submit"), "submit-ignored", method="POST")
-    release.replay(release.job(made), "cancel-refused", method="DELETE")
-    shown = release.answers["held"]["body"]
-    still = {**shown, "jobs": [release.shown("held") | {"job_id": made}]}
-    release.restd.answers(release.job(made), still, method="GET")
-    with pytest.raises(ClusterUnavailable, match=f"job {made} could not be cancelled"):
-        release.cluster.submit_job(WORK, user="alice")
-
-
-def test_a_job_that_is_misread_is_left_to_its_link(release: Release) -> None:
-    """24.11 and 26.05 answer HTTP 200 with a warning, and make no job."""
-    release.replay(release.job("submit"), "submit-misread", method="POST")
-    with pytest.raises(InputError, match="does not understand the job"):
-        release.cluster.submit_job(WORK, user="alice")
-
-
-def test_a_refused_submission_is_a_no(release: Release) -> None:
-    release.replay(release.job("submit"), "submit-refused", method="POST")
-    with pytest.raises(ClusterRefused, match="Invalid partition name"):
-        release.cluster.submit_job(WORK, user="alice")
 
 
 def test_a_slurmdbd_that_is_away_is_said_in_slurms_words(release: Release) -> None:

@@ -63,20 +63,3 @@ def test_a_service_is_shut_in(units: Path, name: str) -> None:
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", told)
     assert found is not None, told
     assert float(found[1]) <= MOST_EXPOSED[name]
-
-
-def test_the_drop_in_takes_off_whatever_keeps_sudo_from_gaining_privileges(units: Path) -> None:
-    """Each of them implies NoNewPrivileges for a service that is not root's (systemd.exec(5))."""
-    implying = {
-        "SystemCallFilter", "SystemCallArchitectures", "RestrictAddressFamilies",
-        "RestrictNamespaces", "PrivateDevices", "ProtectKernelTunables", "ProtectKernelModules",
-        "ProtectKernelLogs", "ProtectClock", "ProtectHostname", "MemoryDenyWriteExecute",
-        "RestrictRealtime", "RestrictSUIDSGID", "LockPersonality", "NoNewPrivileges",
-    }  # fmt: skip
-    folder = units / "mirage.service.d"
-    folder.mkdir()
-    drop_in = shutil.copy(UNITS / "submit-by-sudo.conf", folder)
-    assert "mirage.service" not in analyze("verify", "--man=no", str(units / "mirage.service"))
-    used = set(re.findall(r"(?m)^(\w+)=", (units / "mirage.service").read_text())) & implying
-    off = dict(re.findall(r"(?m)^(\w+)=(.*)$", Path(drop_in).read_text()))
-    assert {name: off.get(name) for name in used if off.get(name) not in {"", "no"}} == {}

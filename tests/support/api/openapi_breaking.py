@@ -94,9 +94,10 @@ class _Pair:
             yield f"{place}: {word} is now {new[word]}"
         for field in set(new.get("required", ())) - set(old.get("required", ())):
             yield f"{place}.{field} is now required"
+        takes_any = new.get("additionalProperties") is True
         for field, schema in old.get("properties", {}).items():
             if field not in new.get("properties", {}):
-                yield f"{place}.{field} is gone"
+                yield from () if takes_any else (f"{place}.{field} is gone",)
             elif depth < _DEEPEST:
                 yield from self._sent(
                     f"{place}.{field}", schema, new["properties"][field], depth + 1

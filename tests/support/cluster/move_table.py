@@ -11,14 +11,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from mirage.cluster.cli.client import SlurmCli
 from mirage.cluster.rest.client import Slurmrestd
-from mirage.domain.job import JobId
-from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, MirageError
 from tests.support.cluster.rest_host import only, started
 from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
@@ -122,34 +120,6 @@ def history(scene: Scene) -> str:
     return "whole" if whole else f"CUT: {run.start}, {run.end}"
 
 
-def submit(scene: Scene) -> str:
-    if isinstance(scene.operator, SlurmCli):
-        return "by the link"
-    job = Submission(
-        script='#!/bin/sh\nprintf "%s|" "$@"\n',
-        environment={"PATH": "/usr/bin:/bin"},
-        directory="/home/alice",
-        name="submitted",
-        comment="",
-        options={"exclusive": "", "time": "5", "output": "/home/alice/%j.out"},
-        arguments=("a", "b c"),
-    )
-    if not scene.operator.get_dialect().has_triples:
-        job = replace(job, arguments=())
-    job_id = scene.operator.submit_job(job, user=ALICE)
-    testbed = scene.rig.testbed
-    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 60, "its end")
-    said = testbed.run(["cat", f"/home/alice/{job_id}.out"], user=ALICE).stdout
-    return f"saw `{said}`".replace("|", " ") + _alone(testbed, job_id)
-
-
-def _alone(testbed: Testbed, job_id: JobId) -> str:
-    """In the words of 22.05 and 24.11, or of 26.05."""
-    shown = testbed.job(job_id)
-    alone = shown.get("Exclusive", "NO") == "NODE" or shown["OverSubscribe"] == "NO"
-    return ", alone" if alone else ", NOT ALONE"
-
-
 MOVES: dict[str, Callable[[Scene], str]] = {
     "pin": pin,
     "unpin and back": unpin,
@@ -160,7 +130,6 @@ MOVES: dict[str, Callable[[Scene], str]] = {
     "times of history": history,
     "free": free,
     "cancel": cancel,
-    "submit": submit,
 }
 
 

@@ -45,11 +45,9 @@ class RestHost:
     def cluster(
         self, user: str = "mirage", *, commands: SlurmCli | None = None, url: str = ""
     ) -> Slurmrestd:
-        """Asked as `user`; submissions are anybody's."""
         return Slurmrestd(
             RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).load_token),
             commands=commands,
-            user_token=lambda name: TokenFile(self.token_file(name)).load_token(),
         )
 
     def versions(self) -> list[str]:

@@ -107,6 +107,7 @@ GROWS: list[Callable[[Document], object]] = [
     lambda d: schema(d, "NewChain")["properties"].update(more={"type": "string"}),
     lambda d: schema(d, "JobView")["required"].append("more"),
     lambda d: chains(d)["get"].update(description="Other words."),
+    lambda d: schema(d, "NewChain").update(properties={}, required=[], additionalProperties=True),
 ]
 
 

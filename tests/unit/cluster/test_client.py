@@ -5,7 +5,6 @@ What every cluster does is in test_contract.py, on the real one.
 
 import getpass
 import time
-from dataclasses import replace
 from itertools import chain, pairwise
 
 import pytest
@@ -14,10 +13,9 @@ from mirage.cluster.cli.client import SlurmCli
 from mirage.cluster.query_gate import BackoffSettings
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import RestToken, parse_token
+from mirage.cluster.rest.token import parse_token
 from mirage.domain.job import JobId
-from mirage.domain.submission import Submission
-from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, InputError
+from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi
 from tests.support.cluster.tokens import jwt
@@ -28,7 +26,6 @@ from tests.unit.slurm.test_sdiag import diag
 STANDBY = JobId(7)
 ALICE = 1001
 JOB = "/slurm/v0.0.38/job/7"
-SUBMIT = "/slurm/v0.0.38/job/submit"
 FINE: dict[str, object] = {"errors": []}
 HERS: dict[str, object] = {"job_id": 7, "submit_time": 5, "user_id": 1001, "job_state": "PENDING"}
 """What is shown of it right before a move."""
@@ -315,76 +312,3 @@ def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match="its owner could not lift that"):
         cluster(fake).hold_job(STANDBY, owner=ALICE)
     assert fake.asked == []
-
-
-WORK = Submission(
-    script="#!/bin/sh\nsleep 1\n",
-    environment={"PATH": "/bin", "A": "b=c d"},
-    directory="/home/alice",
-    name="a; b",
-    comment="mirage:abcdefgh:2",
-    options={"time": "1:01", "nodes": "2", "gres": "gpu:a100:8", "exclusive": ""},
-    dependency="afterany:6",
-)
-
-
-def token_of(user: str) -> RestToken:
-    return parse_token(jwt(user, time.time() + 1800))
-
-
-def submitting(fake: FakeRestd) -> Slurmrestd:
-    return Slurmrestd(RestHttp(fake.url), user_token=token_of)
-
-
-def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
-    fake.answers(SUBMIT, {**FINE, "job_id": 12, "step_id": "BATCH"})
-    assert submitting(fake).submit_job(WORK, user="alice") == 12
-    (asked,) = fake.calls(SUBMIT)
-    assert asked.headers["x-slurm-user-name"] == "alice"
-    assert asked.body == {
-        "script": WORK.script,
-        "job": {
-            "name": "a; b",
-            "comment": "mirage:abcdefgh:2",
-            "dependency": "afterany:6",
-            "nodes": "2",
-            "gres": "gpu:a100:8",
-            "exclusive": "exclusive",
-            "time_limit": 2,
-            "current_working_directory": "/home/alice",
-            "open_mode": "append",
-            "environment": {"PATH": "/bin", "A": "b=c d"},
-        },
-    }
-
-
-def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
-    fake.answers(OPENAPI, openapi("v0.0.41"))
-    fake.answers("/slurm/v0.0.41/job/submit", {**FINE, "job_id": 12})
-    submitting(fake).submit_job(replace(WORK, arguments=("a b",)), user="alice")
-    (asked,) = fake.calls("/slurm/v0.0.41/job/submit")
-    job = asked.body["job"]
-    assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
-    assert job["environment"] == ["PATH=/bin", "A=b=c d"]
-    # argv[0] is a throwaway value: Slurm puts the script's path there.
-    assert (job["argv"], job["tres_per_node"]) == (["a; b", "a b"], "gres/gpu:a100:8")
-    assert (job["shared"], "exclusive" in job) == (["none"], False)
-
-
-def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:
-    with pytest.raises(InputError, match="ends when a script comes with arguments"):
-        submitting(fake).submit_job(replace(WORK, arguments=("a",)), user="alice")
-    assert fake.calls(SUBMIT) == []
-
-
-def test_nothing_is_submitted_for_users_unless_allowed(fake: FakeRestd) -> None:
-    with pytest.raises(ClusterRefused, match=r"set cluster\.rest_token_command"):
-        cluster(fake).submit_job(WORK, user="alice")
-    assert fake.asked == []
-
-
-def test_a_refused_submission_is_told_without_its_token(fake: FakeRestd) -> None:
-    fake.answers(SUBMIT, failed(2000, "Invalid partition name specified"), status=500)
-    with pytest.raises(ClusterRefused, match="submit: Invalid partition name") as told:
-        submitting(fake).submit_job(WORK, user="alice")
-    assert "eyJ" not in str(told.value)

@@ -1,13 +1,11 @@
-"""Tokens: the service's own from a file, a user's from the site's helper."""
+"""The service's own token, from a file."""
 
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from mirage.cluster.rest.token import LONGEST_S, TokenCommand, TokenFile, parse_token
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.cluster.rest.token import TokenFile, parse_token
+from mirage.errors import ClusterUnavailable
 from tests.support.cluster.tokens import jwt
 
 NOW = 1_000_000
@@ -65,47 +63,3 @@ def test_a_token_that_names_nobody_needs_the_setting(tmp_path: Path) -> None:
 def test_a_token_is_not_shown_where_it_is_printed() -> None:
     text = jwt("mirage", NOW)
     assert text not in repr(parse_token(text))
-
-
-def helper(folder: Path, says: str, code: int = 0) -> TokenCommand:
-    script = folder / "helper"
-    script.write_text(
-        f"#!{sys.executable} -IS\nimport sys\n"
-        f"open({str(folder / 'asked')!r}, 'a').write(repr(sys.argv[1:]))\n"
-        f"print({says!r})\nsys.exit({code})\n"
-    )
-    script.chmod(0o755)
-    return TokenCommand([str(script), "--for"])
-
-
-def test_a_helper_is_asked_for_one_user_and_without_a_shell(tmp_path: Path) -> None:
-    token = helper(tmp_path, f"SLURM_JWT={jwt('alice', time.time() + 1800)}")("alice")
-    assert token.user == "alice"
-    assert (tmp_path / "asked").read_text() == "['--for', 'alice']"
-
-
-@pytest.mark.parametrize("user", ["", "-h", "a b", "a;b", "$(id)", "a\n", "../x"])
-def test_no_helper_is_run_for_what_is_no_user(tmp_path: Path, user: str) -> None:
-    with pytest.raises(ClusterRefused, match="no token is asked"):
-        helper(tmp_path, jwt("alice", time.time() + 1800))(user)
-    assert not (tmp_path / "asked").exists()
-
-
-@pytest.mark.parametrize(
-    ("says", "code", "why"),
-    [
-        (jwt("root", time.time() + 1800), 0, "gave another's"),
-        (jwt("alice", time.time() + 100 * LONGEST_S), 0, "must end within"),
-        (jwt("alice"), 0, "must end within"),
-        (jwt("alice", time.time() - 1), 0, "must end within"),
-        ("no token", 0, "holds no JSON Web Token"),
-        (jwt("alice", time.time() + 1800), 1, "exit code 1"),
-    ],
-    ids=["another", "too long", "for ever", "over", "no token", "failed"],
-)
-def test_a_helper_that_gives_something_else_is_refused(
-    tmp_path: Path, says: str, code: int, why: str
-) -> None:
-    with pytest.raises(ClusterRefused, match=why) as told:
-        helper(tmp_path, says, code)("alice")
-    assert says not in str(told.value)

@@ -22,7 +22,6 @@ BOUNDS = [
     ("cluster", "transport", "cli", "ssh"),
     ("cluster", "rest_url", "unix:/run/slurmrestd/socket", "/run/slurmrestd/socket"),
     ("cluster", "rest_url", "https://slurm.example:6820", "https://me:secret@slurm.example"),
-    ("cluster", "rest_token_command", ["helper", "--for"], "helper"),
     ("service", "port", 0, -1),
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
@@ -108,7 +107,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
     free |= {("provision", "tables_dir")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
-    free |= {("auth", "jwt_key_file"), ("auth", "jwks_file"), ("submit", "sudo")}
+    free |= {("auth", "jwt_key_file"), ("auth", "jwks_file")}
     free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}
     free |= {("notify", "webhook_url_file"), ("notify", "webhook_secret_file")}
     plain = {("", "log_format")}
@@ -170,6 +169,38 @@ def test_lines_of_dotted_keys_and_inline_tables(tmp_path: Path) -> None:
         "(allowed: >= 0, <= 65535)",
         "line 3: cluster = 5: cluster is a table, [cluster]",
     ]
+
+
+def test_what_went_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = """[cluster]
+rest_token_command = ["/usr/local/bin/token-of"]
+[submit]
+sudo = "/opt/mirage/slurm_plugin/mirage-link"
+"""
+    helper, sudo = faults(tmp_path, text)
+    assert helper == (
+        "line 2: cluster.rest_token_command = ['/usr/local/bin/token-of']: the service no longer "
+        "submits links: the running link submits the next one. Remove the key, and with it the "
+        "helper that it names. Where nodes may not submit jobs, submit chains with "
+        "--mirage-presubmit=all"
+    )
+    assert sudo.startswith("line 4: submit.sudo = '/opt/mirage/slurm_plugin/mirage-link': the ")
+    assert "/etc/sudoers.d/mirage and the drop-in submit-by-sudo.conf" in sudo
+    monkeypatch.setenv("MIRAGE_SUBMIT_SUDO", "/x")
+    monkeypatch.setenv("MIRAGE_CLUSTER_REST_TOKEN_COMMAND", "/y")
+    sudo, helper = sorted(faults(tmp_path, ""), reverse=True)
+    assert sudo.startswith("MIRAGE_SUBMIT_SUDO: submit.sudo = '/x': the service no longer")
+    assert helper.startswith("MIRAGE_CLUSTER_REST_TOKEN_COMMAND: cluster.rest_token_command = '/y'")
+
+
+def test_what_went_and_was_not_used_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "mirage.toml"
+    path.write_text("[cluster]\nname = 'lab'\nrest_token_command = []\n[submit]\n")
+    given = settings.read_config(path)
+    assert given.dropped == ("cluster.rest_token_command",)
+    assert settings.load_settings(path).cluster.name == "lab"
 
 
 @pytest.mark.parametrize(

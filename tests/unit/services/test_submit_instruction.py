@@ -1,17 +1,17 @@
 """Chains without standing jobs: decided like every other hand-over, carried out by the link."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from mirage.domain.chain import ChainMode, ChainState, Position
 from mirage.domain.chain_cause import ChainRisk, Risk
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Snapshot
-from mirage.errors import ClusterRefused, ClusterUnavailable, IllegalTransition
-from mirage.ports import NextLink
+from mirage.errors import IllegalTransition
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
 from mirage.services.chains.explanations import describe_chain
@@ -20,11 +20,11 @@ from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import Effect
+from mirage.store.database import tables
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.support.services.scene import Always
 from tests.support.services.slurm_jobs import (
-    ALICE,
     CHAIN,
     HOUR,
     NOW,
@@ -67,14 +67,6 @@ def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Writ
 def asked(store: Store, now: int = NOW) -> SubmitInstruction:
     with store.read() as tx:
         return get_submit_instruction(tx, 1, chains.get_chain(tx, 1, CHAIN), now, TICK_S)
-
-
-def submitting(answer: Callable[[], bool], heard: list[NextLink]) -> Rules:
-    def submit(link: NextLink) -> bool:
-        heard.append(link)
-        return answer()
-
-    return Rules(policy=Always, default="always", submit=submit)
 
 
 def test_a_link_is_told_to_submit_once_that_is_decided(submit_store: Store) -> None:
@@ -164,51 +156,32 @@ def test_a_chain_with_standbys_has_nothing_to_ask(submit_store: Store) -> None:
         asked(submit_store)
 
 
-def test_a_service_with_a_way_of_its_own_submits_by_itself(submit_store: Store) -> None:
-    heard: list[NextLink] = []
-    tick(submit_store, running(1), rules=submitting(lambda: True, heard))
-    job_id = running(1).job_id
-    expected = NextLink(chain_id=CHAIN, index=2, uid=ALICE, user="alice", predecessor=job_id)
-    assert heard == [expected]
-    assert not asked(submit_store).submit_now, "the link need not do it as well"
-    tick(submit_store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
-    assert heard == [expected], "not twice, while it is on its way"
-    tick(submit_store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
+def test_what_a_service_of_before_submitted_is_not_submitted_again(submit_store: Store) -> None:
+    """Such a service submitted links itself; the queue does not show the job yet."""
+    tick(submit_store, running(1))
+    with submit_store.begin() as tx:
+        tx.execute(update(tables.decisions).values(submitted_at=NOW))
+    assert not asked(submit_store).submit_now
+    tick(submit_store, running(1), job(2, submit=NOW + 2), now=NOW + 60)
     assert (
         find_last_decision(submit_store).effect,
         links(submit_store)[2].freed_at,
     ) == (Effect.DONE, NOW)
 
 
-def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(
-    submit_store: Store,
-) -> None:
-    said = "Job violates accounting/QOS policy (job submit limit)"
-
-    def refuse() -> bool:
-        raise ClusterRefused(said)
-
-    heard: list[NextLink] = []
-    rules = submitting(refuse, heard)
-    tick(submit_store, running(1), rules=rules)
-    tick(submit_store, running(1), now=NOW + 60, rules=rules)
-    assert len(heard) == 1
-    assert chain(submit_store).at_risk == ChainRisk(of=Risk.REFUSED, link=2, detail=said)
-    assert describe_chain(chain(submit_store)) == f"at risk: Slurm refuses link 2: {said}"
-    tick(submit_store, running(1), now=NOW + 901, rules=rules)
-    assert len(heard) == 2
-    tick(submit_store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
+def test_a_refusal_told_to_a_service_of_before_is_no_risk_of_today(submit_store: Store) -> None:
+    """The running link submits: at most a risk of an earlier release is read, and goes."""
+    tick(submit_store, running(1))
+    risk = ChainRisk(of=Risk.REFUSED, link=2, detail="Job violates accounting/QOS policy")
+    with submit_store.begin() as tx:
+        tx.execute(update(tables.decisions).values(effect="refused", error=risk.detail))
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), at_risk=risk))
+    assert describe_chain(chain(submit_store)) == f"at risk: Slurm refuses link 2: {risk.detail}"
+    tick(submit_store, running(1), now=NOW + 60)
     assert chain(submit_store).at_risk is None
 
 
-def test_a_silent_way_is_not_asked_again_for_the_same_link(submit_store: Store) -> None:
-    def silent() -> bool:
-        raise ClusterUnavailable("no answer")
-
-    heard: list[NextLink] = []
-    tick(submit_store, running(1), rules=submitting(silent, heard))
-    assert find_last_decision(submit_store).effect is Effect.INTENDED
-    assert asked(submit_store).submit_now, "the link may do it"
-    over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 30)
-    tick(submit_store, over, now=NOW + 60, rules=submitting(silent, heard))
-    assert (len(heard), find_last_decision(submit_store).effect) == (1, Effect.FAILED)
+def test_a_link_that_nobody_submitted_in_time_failed(submit_store: Store) -> None:
+    tick(submit_store, running(1))
+    tick(submit_store, ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 30), now=NOW + 60)
+    assert find_last_decision(submit_store).effect is Effect.FAILED

@@ -1,4 +1,4 @@
-"""`mirage-link next`: of a chain of mode submit, the next link in the queue at another's word."""
+"""`mirage-link next`: of a chain of mode submit, the next link in the queue at its user's word."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def umask(mask: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_every_link_is_submitted_with_the_umask_of_the_first(chain: MakeChain, mask: int) -> None:
-    """Whoever calls sbatch: sudo (to which pam_umask gives the user's), the user later, a link."""
+    """Whoever calls sbatch: the user later, or a link."""
     with umask(mask):
         link = chain(mode="submit")
     link.has("started/1", "101")

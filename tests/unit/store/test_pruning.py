@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.domain.submission import Recipe
-from mirage.store.chains import chain_counts, chains, recipes
-from mirage.store.database import pruning
+from mirage.store.chains import chain_counts, chains
+from mirage.store.database import pruning, tables
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.database.pruning import EventFilter
 from mirage.store.events import audit, outbox
@@ -98,12 +98,10 @@ def test_a_chain_that_never_had_a_job_goes(
     store: Store, cluster_id: int, more: dict[str, Any], goes: bool
 ) -> None:
     chain = replace(OVER, **more)
-    recipe = Recipe(
-        carrier="/c", directory="/", name="n", comment="", umask=18, options={"time": "1"}
-    )
+    kept = {"chain_id": chain.chain_id, "uid": 1, "recipe": {"of": "an earlier release"}}
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, chain)
-        recipes.save_recipe(tx, cluster_id, chain.chain_id, 1, recipe)
+        tx.execute(insert(tables.recipes), kept)
         outbox.save_situations(tx, cluster_id, [(chain.chain_id, Situation())])
         assert pruning.prune_empty_chains(tx, cluster_id, 200, 100) == goes
     with store.read() as tx:
