@@ -14,7 +14,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-first style hooks requirements release compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
-	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
+	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -160,10 +160,6 @@ requirements:  ## requirements/ anew: exact versions and hashes of what pyprojec
 	$(UV) $(SERVING) --constraints requirements/dev.txt pyproject.toml -o requirements/serve.txt
 	$(UV) $(SERVING) --extra test --constraints requirements/dev.txt pyproject.toml -o requirements/test.txt
 	$(UV) --extra check --constraints requirements/dev.txt pyproject.toml -o requirements/check.txt
-
-# What is committed and made from the code: a test fails where it is not up to date.
-generated: $(STAMP)
-	$(BIN)/python -m mirage.cli.shell.completion_tree
 
 docs: $(STAMP)  ## the pages as a static site, into build/docs; a broken link is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . build/docs

@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import MutableMapping
 
-from mirage.cli.shell import completion
+from mirage.cli.app import app
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import MirageError
 
@@ -12,10 +13,8 @@ NEWLINE = "\n"
 
 def main() -> None:
     """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 service (errors.py)."""
-    if os.environ.get(completion.VARIABLE, "").removeprefix("complete_") in completion.SHELLS:
-        sys.exit(completion.run_completion(os.environ))
-    from mirage.cli.app import app  # noqa: PLC0415 - a Tab does not wait for it
-
+    if os.environ.get("_MIRAGE_COMPLETE") == "complete_bash":
+        _join_option_values(os.environ)
     try:
         app(prog_name="mirage")  # also as `python -m mirage`, which is what the package runs
     except MirageError as error:
@@ -26,6 +25,14 @@ def main() -> None:
         # Whoever read our output has enough; nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _join_option_values(environ: MutableMapping[str, str]) -> None:
+    """Leave out the "=" of `--policy=x`, at which bash splits words: click completes without it."""
+    words, at = environ["COMP_WORDS"].split("\n"), int(environ["COMP_CWORD"])
+    before = [word for word in words[:at] if word != "="]
+    environ["COMP_WORDS"] = "\n".join([*before, *words[at:]])
+    environ["COMP_CWORD"] = str(len(before))
 
 
 if __name__ == "__main__":

@@ -67,19 +67,7 @@ def serialize_polling(found: PollingCost, counted: RpcUsage | None) -> schemas.P
         total=_serialize_cost(found.total),
         commands=[_serialize_cost(cost) for cost in found.commands],
         hours=[schemas.HourView(at=to_instant(at), calls=calls) for at, calls in found.hours],
-        slurmctld=None if counted is None else _serialize_slurmctld(counted),
-    )
-
-
-def _serialize_slurmctld(found: RpcUsage) -> schemas.SlurmctldView:
-    return schemas.SlurmctldView(
-        at=to_instant(found.at),
-        since=to_optional_instant(found.since),
-        user=found.user,
-        calls=found.calls,
-        seconds=found.seconds,
-        all_calls=found.all_calls,
-        all_seconds=found.all_seconds,
+        slurmctld=None if counted is None else schemas.SlurmctldView.model_validate(counted),
     )
 
 

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from mirage.api.schemas import chain_schemas, cluster_schemas
+from mirage.api.schemas import chain_schemas
 from mirage.api.schemas.handover_schemas import HandoverItem
 from mirage.domain import script_turns
 from mirage.domain.chain import Chain, Link, LinkState
-from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover, list_handovers
-from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
 from mirage.http.dependencies import Freshness, to_instant, to_optional_instant
 from mirage.services.chains import explanations, link_risks, overlap_price
 from mirage.store.chains.chains import HandoverRow
-from mirage.store.chains.decisions import DecisionRow
-from mirage.store.events.audit import AuditEntry
 from mirage.store.operations.modes_in_force import ModesInForce
 
 
@@ -123,7 +119,7 @@ def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         partition=link.partition,
         account=link.account,
         nodes=link.nodes,
-        time_limit_s=_to_finite_limit(link.time_limit_s),
+        time_limit_s=chain_schemas.to_finite_limit(link.time_limit_s),
         unlimited=link.time_limit_s == UNLIMITED,
         submit=to_instant(link.submit),
         eligible=to_optional_instant(link.eligible),
@@ -139,71 +135,3 @@ def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         planned_start=to_optional_instant(link.planned_start),
         waits_for=None if awaited is None else awaited.index,
     )
-
-
-def serialize_decision(row: DecisionRow) -> chain_schemas.DecisionView:
-    return chain_schemas.DecisionView(
-        id=row.id,
-        at=to_instant(row.at),
-        last_at=to_instant(row.last_at),
-        repeats=row.repeats,
-        chain_id=row.chain_id,
-        link=row.index,
-        mode=row.mode,
-        policy=row.policy,
-        action=row.action,
-        reason=row.reason,
-        time_left_s=row.time_left_s,
-        forecast=None if row.forecast is None else serialize_forecast(row.forecast),
-        release_at=to_optional_instant(row.release_at),
-        effect=row.effect,
-        error=row.error,
-        inputs=dict(row.inputs),
-    )
-
-
-def serialize_forecast(made: Forecast) -> chain_schemas.ForecastView:
-    return chain_schemas.ForecastView(
-        p10_s=made.p10_s, p50_s=made.p50_s, p90_s=made.p90_s, samples=made.samples
-    )
-
-
-def serialize_job(found: Job) -> chain_schemas.JobView:
-    return chain_schemas.JobView(
-        job_id=found.job_id,
-        name=found.name,
-        user=found.user,
-        account=found.account,
-        partition=found.partition,
-        qos=found.qos,
-        state=found.state,
-        reason=found.reason,
-        nodes=found.nodes,
-        gpus=found.gpus or 0,
-        gpus_known=found.gpus is not None,
-        time_limit_s=_to_finite_limit(found.time_limit_s),
-        unlimited=found.time_limit_s == UNLIMITED,
-        submit=to_instant(found.submit),
-        eligible=to_optional_instant(found.eligible),
-        start=to_optional_instant(found.start),
-        end=to_optional_instant(found.end),
-        planned_start=to_optional_instant(found.planned_start),
-        cancelled_at=to_optional_instant(found.cancelled_at),
-        wait_s=found.wait_s,
-    )
-
-
-def serialize_audit_entry(entry: AuditEntry) -> cluster_schemas.AuditView:
-    return cluster_schemas.AuditView(
-        id=entry.id,
-        at=to_instant(entry.at),
-        actor=entry.actor,
-        event=entry.event,
-        chain_id=entry.chain_id,
-        job_id=entry.job_id,
-        detail=dict(entry.detail),
-    )
-
-
-def _to_finite_limit(seconds: int | None) -> int | None:
-    return None if seconds == UNLIMITED else seconds

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from mirage.config import settings as settings_file
 from mirage.config.paths import get_models_dir
 
 ConfigOption = Annotated[
@@ -36,4 +35,6 @@ def warn_of_local_times(file: Path | str, zone_taken: str | None) -> None:
 
 def get_models_folder(config: Path | None) -> Path:
     """Return the folder that holds models/NAME, the same as the service's."""
+    from mirage.config import settings as settings_file  # noqa: PLC0415 - a Tab does without it
+
     return get_models_dir(settings_file.load_settings(config).provision.models_dir)

@@ -11,11 +11,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from mirage import __main__ as command
 from mirage.cli.app import COMMANDS
+from tests.support.cli.late_imports import import_whole
 
 
 def asked_for() -> bool:
@@ -49,7 +49,7 @@ def _become(asked: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     for module, _ in COMMANDS.values():
-        import_module(module)
+        import_whole(module)
     gc.freeze()  # garbage is not looked for among what was imported, least of all at each end
     if asked_for():
         command.main()

@@ -326,7 +326,7 @@ def _build_decision_response(
     return paging.build_page(
         chain_schemas.DecisionPage,
         read_page(paging.tx, None, paging.limit),
-        view=serializers.serialize_decision,
+        view=chain_schemas.DecisionView.model_validate,
         cursor=lambda row: str(row.id),
     )
 
@@ -334,7 +334,7 @@ def _build_decision_response(
 def _serialize_decisions(
     _tx: Transaction, rows: Sequence[DecisionRow]
 ) -> list[chain_schemas.DecisionView]:
-    return [serializers.serialize_decision(row) for row in rows]
+    return [chain_schemas.DecisionView.model_validate(row) for row in rows]
 
 
 def _prepare_state_view(

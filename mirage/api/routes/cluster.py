@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.api.streaming import file_export
@@ -110,7 +109,7 @@ def list_jobs(
     return paging.build_page(
         chain_schemas.JobPage,
         read_page(paging.tx, None, paging.limit),
-        view=serializers.serialize_job,
+        view=chain_schemas.JobView.model_validate,
         cursor=lambda job: format_pair_cursor(job.job_id, job.submit),
     )
 
@@ -128,4 +127,4 @@ def _add_planned_starts(tx: Transaction, cluster_id: int, found: list[Job]) -> l
 
 
 def _serialize_jobs(_tx: Transaction, found: Sequence[Job]) -> list[chain_schemas.JobView]:
-    return [serializers.serialize_job(job) for job in found]
+    return [chain_schemas.JobView.model_validate(job) for job in found]

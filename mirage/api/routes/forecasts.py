@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors, describe_write_errors
+from mirage.api.schemas import chain_schemas
 from mirage.api.schemas import forecast_schemas as schemas
 from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import UNLIMITED
@@ -148,5 +148,5 @@ def _serialize_forecast(
         says=list(submission_forecast.describe_forecast(found, now)),
         as_of=fresh.as_of,
         stale=fresh.stale,
-        **serializers.serialize_forecast(found.forecast).model_dump(),
+        **chain_schemas.ForecastView.model_validate(found.forecast).model_dump(),
     )

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 
 from mirage.api import serializers
 from mirage.api.openapi import describe_read_errors
+from mirage.api.schemas import chain_schemas
 from mirage.api.schemas import overview_schemas as schemas
 from mirage.domain.access.caller import JOBS, USAGE
 from mirage.domain.chain import MAX_LINKS, ChainId
@@ -132,7 +133,7 @@ def _serialize_upcoming(upcoming: UpcomingHandover) -> schemas.UpcomingView:
         slurm_start=to_optional_instant(upcoming.planned),
         decision=None
         if upcoming.decision is None
-        else serializers.serialize_decision(upcoming.decision),
+        else chain_schemas.DecisionView.model_validate(upcoming.decision),
     )
 
 

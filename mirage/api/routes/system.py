@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from mirage.api import metrics, serializers
+from mirage.api import metrics
 from mirage.api.openapi import describe_errors, describe_read_errors, describe_write_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
@@ -180,6 +180,6 @@ def list_audit(
     return paging.build_page(
         cluster_schemas.AuditPage,
         rows,
-        view=serializers.serialize_audit_entry,
+        view=cluster_schemas.AuditView.model_validate,
         cursor=lambda row: str(row.id),
     )

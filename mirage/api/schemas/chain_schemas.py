@@ -1,9 +1,9 @@
 """Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AliasPath, BeforeValidator, Field
 
 from mirage.api.schemas.wire_model import RequestBody, WireModel
 from mirage.domain.chain import (
@@ -18,6 +18,7 @@ from mirage.domain.chain import (
 from mirage.domain.chain_cause import Actor, Reason
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobState
+from mirage.domain.timelimit import UNLIMITED
 from mirage.store.chains.decisions import Effect
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -257,7 +258,11 @@ class DecisionView(WireModel):
     )
     repeats: int = Field(examples=[59])
     chain_id: str = Field(examples=[_CHAIN_ID])
-    link: int = Field(description="The index of the standby in the chain.", examples=[3])
+    link: int = Field(
+        validation_alias="index",
+        description="The index of the standby in the chain.",
+        examples=[3],
+    )
     mode: Mode
     policy: str = Field(examples=["quantile"])
     action: Action
@@ -283,6 +288,10 @@ class DecisionPage(Page):
     items: list[DecisionView]
 
 
+def to_finite_limit(seconds: int | None) -> int | None:
+    return None if seconds == UNLIMITED else seconds
+
+
 class JobView(WireModel):
     job_id: int = Field(examples=[4711])
     name: str = Field(examples=["train"])
@@ -295,16 +304,22 @@ class JobView(WireModel):
         description="Why the job waits, as Slurm's pending reason.", examples=["Priority"]
     )
     nodes: int = Field(examples=[4])
-    gpus: int = Field(
+    gpus: Annotated[int, BeforeValidator(lambda gpus: gpus or 0)] = Field(
         description="Its GPUs on all nodes; 0 also where `gpus_known` is false.", examples=[16]
     )
-    gpus_known: bool = Field(
-        description="Whether the number of its GPUs could be read.", examples=[True]
+    gpus_known: Annotated[bool, BeforeValidator(lambda gpus: gpus is not None)] = Field(
+        validation_alias=AliasPath("gpus"),  # a path: the plugin of mypy takes a plain alias once
+        description="Whether the number of its GPUs could be read.",
+        examples=[True],
     )
-    time_limit_s: int | None = Field(
+    time_limit_s: Annotated[int | None, BeforeValidator(to_finite_limit)] = Field(
         description="The time limit; null: unlimited or not known.", examples=[172800]
     )
-    unlimited: bool = Field(description="Whether the job has no time limit.", examples=[False])
+    unlimited: Annotated[bool, BeforeValidator(lambda limit: limit == UNLIMITED)] = Field(
+        validation_alias=AliasPath("time_limit_s"),
+        description="Whether the job has no time limit.",
+        examples=[False],
+    )
     submit: datetime = Field(examples=[_NOON])
     eligible: datetime | None = Field(examples=[_NOON])
     start: datetime | None = Field(

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 
 class WireModel(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
 class RequestBody(BaseModel):

@@ -5,22 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mirage.bootstrap import site_file
 from mirage.cli.options import JsonOption
-from mirage.cluster.site_import import slurm_answers
-from mirage.cluster.site_import.notes import add_job_counts
-from mirage.cluster.site_import.params import ImportedSite, convert_site
 from mirage.errors import InputError
-from mirage.traces.cluster_files.reader import ClusterFile
-from mirage.traces.formats.site_clock import get_time_zone
-from mirage.traces.formats.trace_file import open_trace
+
+if TYPE_CHECKING:
+    from mirage.cluster.site_import.params import ImportedSite
+    from mirage.traces.cluster_files.reader import ClusterFile
 
 app = typer.Typer()
 cluster_app = typer.Typer(
@@ -74,6 +71,9 @@ def import_cluster_file(
     without accounting. Comments at the top of the file list what was assumed and which features
     of the site the simulator leaves out.
     """
+    from mirage.bootstrap import site_file
+    from mirage.traces.formats.site_clock import get_time_zone
+
     zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists already: give --force to overwrite it, or another --out")
@@ -93,19 +93,25 @@ def import_cluster_file(
         _print_summary(site, cluster_file, out)
 
 
-def _read_captured_site(folder: Path, zone: tzinfo | None) -> ImportedSite:
+def _read_captured_site(folder: Path, zone: tzinfo | None) -> "ImportedSite":
+    from mirage.cluster.site_import import slurm_answers
+    from mirage.cluster.site_import.params import convert_site
+
     if not folder.is_dir():
         raise InputError(f"{folder} is not a directory")
     return convert_site(slurm_answers.load_answers(folder), zone)
 
 
 def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
+    from mirage.cluster.site_import.notes import add_job_counts
+    from mirage.traces.formats.trace_file import open_trace
+
     with open_trace(log, timezone=timezone) as trace:
         return add_job_counts(notes, (job for batch in trace.iter_batches() for job in batch))
 
 
 def _build_summary(
-    site: ImportedSite, cluster_file: ClusterFile, out: Path | None, written: str
+    site: "ImportedSite", cluster_file: "ClusterFile", out: Path | None, written: str
 ) -> dict[str, object]:
     return {
         **_count_parts(site),
@@ -116,7 +122,7 @@ def _build_summary(
     }
 
 
-def _count_parts(site: ImportedSite) -> dict[str, str | int]:
+def _count_parts(site: "ImportedSite") -> dict[str, str | int]:
     params = site.params
     return {
         "cluster": params.name,
@@ -129,7 +135,7 @@ def _count_parts(site: ImportedSite) -> dict[str, str | int]:
     }
 
 
-def _print_summary(site: ImportedSite, cluster_file: ClusterFile, out: Path) -> None:
+def _print_summary(site: "ImportedSite", cluster_file: "ClusterFile", out: Path) -> None:
     table = Table()
     table.add_column("imported")
     table.add_column("number", justify="right")

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from mirage.bootstrap import wiring
 from mirage.cli.options import ConfigOption, JsonOption
 from mirage.config import config_file
 from mirage.config import settings as settings_file
@@ -20,7 +19,6 @@ from mirage.config.schema import SettingSpec, collect_specs, collect_tables
 from mirage.config.settings import CONFIG_PATH, Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ConfigError, InputError, format_faults
-from mirage.store.database.engine import mask_url, parse_url
 
 app = typer.Typer()
 config_app = typer.Typer(
@@ -113,6 +111,8 @@ def _has_own_file_alone(named: Path | None) -> bool:
 
 def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
     """Find every fault of the settings and of the files that they name."""
+    from mirage.bootstrap import wiring
+
     faults: list[ConfigFault] = []
     try:
         settings = Settings.model_validate(given.data)
@@ -120,7 +120,7 @@ def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
         faults = config_file.list_faults(Settings, given, error)
         settings = _replace_faulty_values(given, faults)
     told = {fault.key for fault in faults}
-    for key, look in _LOOKS.items():
+    for key, look in _list_looks().items():
         if key not in told:
             faults += _find_key_faults(key, look, settings, given)
     strange = config_file.find_unknown_variables(Settings, environ)
@@ -138,13 +138,17 @@ def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Setti
         return Settings()
 
 
-_LOOKS: dict[str, Callable[[Settings], object]] = {
-    _URL: lambda s: parse_url(s.database_url),
-    "provision.policy": lambda s: wiring.get_policy_loader(s)(s.provision.policy),
-    "cluster.file": wiring.get_cluster_file,
-    "auth": wiring.build_jwt_reader,
-}
-"""By key: a function that uses the key's value as the service would. Each raises InputError."""
+def _list_looks() -> dict[str, Callable[[Settings], object]]:
+    """By key: a function that uses the key's value as the service would. Each raises InputError."""
+    from mirage.bootstrap import wiring
+    from mirage.store.database.engine import parse_url
+
+    return {
+        _URL: lambda s: parse_url(s.database_url),
+        "provision.policy": lambda s: wiring.get_policy_loader(s)(s.provision.policy),
+        "cluster.file": wiring.get_cluster_file,
+        "auth": wiring.build_jwt_reader,
+    }
 
 
 def _find_key_faults(
@@ -206,6 +210,8 @@ SettingRow = tuple[str, Any, str]
 
 
 def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
+    from mirage.store.database.engine import mask_url
+
     for key, spec in collect_specs(Settings).items():
         value = spec.mask_value(_get_json_value(settings, key))
         if key == _URL:

@@ -5,12 +5,9 @@ from typing import Annotated
 
 import typer
 
-from mirage.bootstrap import wiring
 from mirage.cli.options import ConfigOption
 from mirage.cli.ui.progress import show_activity
-from mirage.config import settings as settings_file
 from mirage.errors import InputError, StoreUnavailable
-from mirage.store.database import backup
 
 app = typer.Typer()
 db = typer.Typer(no_args_is_help=True, help="Create the database, upgrade its schema, or copy it.")
@@ -31,6 +28,10 @@ def copy_database(
     The service may keep running. For PostgreSQL use pg_dump. docs/admin/install.md says how to
     restore a copy.
     """
+    from mirage.bootstrap import wiring
+    from mirage.config import settings as settings_file
+    from mirage.store.database import backup
+
     settings = settings_file.load_settings(config)
     file = wiring.find_database_file(settings)
     if file is None:
@@ -51,6 +52,9 @@ def upgrade_database(*, config: ConfigOption = None) -> None:
 
     Running the command again changes nothing.
     """
+    from mirage.bootstrap import wiring
+    from mirage.config import settings as settings_file
+
     settings = settings_file.load_settings(config)
     with show_activity("upgrading the database's schema"):
         wiring.upgrade_database(settings)

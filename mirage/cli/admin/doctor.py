@@ -4,21 +4,20 @@ import json
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mirage.bootstrap import own_site
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.config import settings as settings_file
-from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterError
 from mirage.studies.diagnostics.finding import Finding, Severity
-from mirage.studies.diagnostics.installation_checks import run_checks
+
+if TYPE_CHECKING:
+    from mirage.config.settings import Settings
 
 app = typer.Typer()
 
@@ -54,6 +53,9 @@ def run_doctor(
 
     The exit code is 1 if there is a fault. Warnings leave it 0.
     """
+    from mirage.config import settings as settings_file
+    from mirage.studies.diagnostics.installation_checks import run_checks
+
     settings = _load_own_settings(config) if user else settings_file.load_settings(config)
     findings = run_checks(settings, config=config, user=user, moves=moves, url=url)
     if as_json:
@@ -64,7 +66,10 @@ def run_doctor(
         raise typer.Exit(1)
 
 
-def _load_own_settings(config: Path | None) -> Settings:
+def _load_own_settings(config: Path | None) -> "Settings":
+    from mirage.bootstrap import own_site
+    from mirage.config import settings as settings_file
+
     settings = settings_file.load_user_settings(config)
     with suppress(ClusterError):  # the checks of Slurm say why it does not answer
         return own_site.complete_settings(settings)

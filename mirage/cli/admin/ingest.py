@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, JsonOption, TimezoneOption, warn_of_local_times
-from mirage.config import settings
 from mirage.errors import InputError
-from mirage.services.ingest.trace_import import ImportReport, import_trace
-from mirage.store.database.engine import Store
-from mirage.traces.formats.sacct_dump import OTHER_CLUSTER
-from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_row import TraceFormat
+
+if TYPE_CHECKING:
+    from mirage.services.ingest.trace_import import ImportReport
+    from mirage.traces.formats.trace_file import TraceFile
 
 app = typer.Typer()
 
@@ -58,6 +58,11 @@ def ingest_trace(
     no row although the file has rows, or if the file cannot be read. Otherwise the exit code is 0,
     with a warning on stderr if rows were refused or skipped.
     """
+    from mirage.config import settings
+    from mirage.services.ingest.trace_import import import_trace
+    from mirage.store.database.engine import Store
+    from mirage.traces.formats.trace_file import open_trace
+
     configured = None if database else settings.load_settings(config)
     with (
         open_trace(file, trace_format, timezone, cluster=cluster) as trace,
@@ -86,11 +91,13 @@ def _warn_of_other_cluster(cluster: str, own: str) -> None:
         )
 
 
-def _warn_of_refused_rows(file: Path, report: ImportReport, others: Sequence[str]) -> None:
+def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[str]) -> None:
     """Warn of rows that were not stored, on standard error, which cron mails.
 
     `others`: the other clusters that rows belong to. Raises InputError if no row was stored.
     """
+    from mirage.traces.formats.sacct_dump import OTHER_CLUSTER
+
     elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
     if elsewhere and report.taken == 0:
         raise InputError(
@@ -115,7 +122,7 @@ def _warn_of_refused_rows(file: Path, report: ImportReport, others: Sequence[str
         )
 
 
-def _format_reasons(report: ImportReport) -> str:
+def _format_reasons(report: "ImportReport") -> str:
     """Return the most frequent reasons, each with its number of rows."""
     named = list(report.refused_why.items())[:_REASONS]
     others = report.refused - sum(rows for _, rows in named)
@@ -124,7 +131,7 @@ def _format_reasons(report: ImportReport) -> str:
 
 
 @contextmanager
-def _show_progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
+def _show_progress(name: str) -> "Iterator[Callable[[TraceFile], None]]":
     """Show a bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
@@ -140,7 +147,7 @@ def _show_progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
         yield lambda trace: bar.update(task, completed=trace.share, rows=trace.tally.read)
 
 
-def _render_table(report: ImportReport, trace_format: TraceFormat) -> Table:
+def _render_table(report: "ImportReport", trace_format: TraceFormat) -> Table:
     table = Table()
     table.add_column("rows")
     table.add_column("number", justify="right")

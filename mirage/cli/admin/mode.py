@@ -3,23 +3,19 @@
 import json
 import time
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.bootstrap import own_site, wiring
 from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.config import settings as settings_file
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
-from mirage.services.control import kill_switch, modes
-from mirage.services.control.kill_switch import Way
-from mirage.store.database.engine import Transaction
-from mirage.store.jobs import snapshots
-from mirage.store.operations import clusters
-from mirage.store.operations.demotions import read_demotions
+
+if TYPE_CHECKING:
+    from mirage.store.database.engine import Transaction
 
 app = typer.Typer()
 
@@ -33,7 +29,11 @@ def show_or_set_mode(
     ] = None,
     *,
     partition: Annotated[
-        str, typer.Option(help="Set the mode of this partition. Default: of the whole cluster.")
+        str,
+        typer.Option(
+            help="Set the mode of this partition. Default: of the whole cluster.",
+            autocompletion=suggest_partitions,
+        ),
     ] = "",
     unset: Annotated[
         bool, typer.Option("--unset", help="Let the partition follow the cluster's mode again.")
@@ -55,6 +55,14 @@ def show_or_set_mode(
     exceptions. If the switch was pulled by REST, add --release. If it was pulled by an empty file
     named `shadow` in the state directory, remove that file.
     """
+    from mirage.bootstrap import own_site, wiring
+    from mirage.config import settings as settings_file
+    from mirage.services.control import kill_switch, modes
+    from mirage.services.control.kill_switch import Way
+    from mirage.store.jobs import snapshots
+    from mirage.store.operations import clusters
+    from mirage.store.operations.demotions import read_demotions
+
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
     settings = (
@@ -128,8 +136,11 @@ def _print_modes(found: Mapping[str, str], cluster: str, *, as_json: bool) -> No
 
 
 def _set_mode(
-    tx: Transaction, cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
+    tx: "Transaction", cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
 ) -> None:
+    from mirage.services.control import kill_switch, modes
+    from mirage.services.control.kill_switch import Way
+
     now = int(time.time())
     if wanted is Mode.SHADOW and not partition:
         kill_switch.pull_switch(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)

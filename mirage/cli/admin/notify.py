@@ -1,18 +1,17 @@
 """`mirage notify`: sends a test notice by mail and webhook."""
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.bootstrap import notice_channels
 from mirage.cli.options import ConfigOption
-from mirage.config import settings as settings_file
 from mirage.domain.chain import ChainId
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import DeliveryError, InputError
-from mirage.services.notify.digest import Digest
-from mirage.store.events.outbox import Notice
+
+if TYPE_CHECKING:
+    from mirage.services.notify.digest import Digest
 
 app = typer.Typer()
 notify = typer.Typer(no_args_is_help=True)
@@ -32,6 +31,9 @@ def send_test_digest(
     The notice is about a chain that does not exist, and is not stored. The exit code is 1 if a mail
     server or webhook did not accept it.
     """
+    from mirage.bootstrap import notice_channels
+    from mirage.config import settings as settings_file
+
     settings = settings_file.load_settings(config)
     senders = notice_channels.build_senders(settings.notify)
     if not senders:
@@ -51,7 +53,10 @@ def send_test_digest(
         raise typer.Exit(1)
 
 
-def _build_digest(cluster: str, user: str, channel: str) -> Digest:
+def _build_digest(cluster: str, user: str, channel: str) -> "Digest":
+    from mirage.services.notify.digest import Digest
+    from mirage.store.events.outbox import Notice
+
     notice = Notice(
         cluster_id=0,
         chain_id=ChainId("testchain000"),

@@ -1,21 +1,16 @@
 """`mirage serve`: runs the API and the worker in one process."""
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
-from mirage import logs
-from mirage.bootstrap import own_site, wiring
-from mirage.bootstrap.service_run import run_service
 from mirage.cli.options import ConfigOption
-from mirage.config import settings as settings_file
-from mirage.config.settings import Settings
+
+if TYPE_CHECKING:
+    from mirage.config.settings import Settings
 
 app = typer.Typer()
-
-_log = structlog.get_logger(__name__)
 
 
 @app.command("serve")
@@ -34,6 +29,11 @@ def start_service(
     content of the file `url` in that folder. Slurm tells the cluster's name, and the cluster file
     is imported into that folder, at most once a day, unless ~/.config/mirage/mirage.toml has them.
     """
+    from mirage import logs
+    from mirage.bootstrap import wiring
+    from mirage.bootstrap.service_run import run_service
+    from mirage.config import settings as settings_file
+
     if user:
         _start_own_service(settings_file.load_user_settings(config))
         return
@@ -45,7 +45,11 @@ def start_service(
     run_service(wiring.build_service(settings))
 
 
-def _start_own_service(settings: Settings) -> None:
+def _start_own_service(settings: "Settings") -> None:
+    from mirage import logs
+    from mirage.bootstrap import own_site, wiring
+    from mirage.bootstrap.service_run import run_service
+
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
     wiring.make_user_state_dir(settings.service.state_dir)
@@ -57,6 +61,11 @@ def _start_own_service(settings: Settings) -> None:
     run_service(wiring.build_service(settings), owner_uid=os.geteuid())
 
 
-def _warn_of_settings(settings: Settings) -> None:
+def _warn_of_settings(settings: "Settings") -> None:
+    import structlog
+
+    from mirage.bootstrap import wiring
+
+    log = structlog.get_logger(__name__)
     for sentence in wiring.check_settings(settings):
-        _log.warning(sentence)
+        log.warning(sentence)

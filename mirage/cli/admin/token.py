@@ -8,22 +8,19 @@ import re
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mirage.bootstrap import wiring
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.config import settings as settings_file
 from mirage.domain.access.caller import NOBODY_UID, Role
 from mirage.errors import InputError
-from mirage.services.access import tokens as token_service
-from mirage.store.access import tokens
-from mirage.store.access.tokens import Token
-from mirage.store.operations import clusters
+
+if TYPE_CHECKING:
+    from mirage.store.access.tokens import Token
 
 app = typer.Typer()
 token_app = typer.Typer(
@@ -56,6 +53,12 @@ def create_token(
     as_json: JsonOption = False,
 ) -> None:
     """Create a token and print it. It cannot be shown again: Mirage stores only its hash."""
+    from mirage.bootstrap import wiring
+    from mirage.config import settings as settings_file
+    from mirage.services.access import tokens as token_service
+    from mirage.store.access.tokens import Token
+    from mirage.store.operations import clusters
+
     settings = settings_file.load_settings(config)
     now = int(time.time())
     store = wiring.open_store(settings)
@@ -87,6 +90,11 @@ def create_token(
 @token_app.command("list")
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all tokens, newest first, with expired and revoked ones. Secrets are not shown."""
+    from mirage.bootstrap import wiring
+    from mirage.config import settings as settings_file
+    from mirage.store.access import tokens
+    from mirage.store.operations import clusters
+
     store = wiring.open_store(settings_file.load_settings(config))
     with store.read() as tx:
         found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
@@ -114,6 +122,11 @@ def revoke_token(
     config: ConfigOption = None,
 ) -> None:
     """Revoke a token: the service refuses it from now on. Running it again changes nothing."""
+    from mirage.bootstrap import wiring
+    from mirage.config import settings as settings_file
+    from mirage.services.access import tokens as token_service
+    from mirage.store.operations import clusters
+
     settings = settings_file.load_settings(config)
     store = wiring.open_store(settings)
     with store.begin() as tx:
@@ -147,11 +160,11 @@ def _parse_span_s(span: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _build_json(token: Token) -> dict[str, Any]:
+def _build_json(token: "Token") -> dict[str, Any]:
     return {name: value for name, value in asdict(token).items() if name != "digest"}
 
 
-def _format_role(token: Token) -> str:
+def _format_role(token: "Token") -> str:
     only = token.read_only and token.role is not Role.VIEWER
     return f"{token.role}, read only" if only else token.role.value
 
@@ -160,7 +173,7 @@ def _format_day(epoch: int) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _describe_end(token: Token) -> str:
+def _describe_end(token: "Token") -> str:
     if token.revoked_at is not None:
         return "revoked"
     return "expired" if token.expires_at <= time.time() else ""

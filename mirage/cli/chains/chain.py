@@ -13,6 +13,7 @@ from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.chains.timeline_rows import build_timeline
 from mirage.cli.connection.chain_lookup import get_own_name, pick_newest_chain, resolve_chain_id
 from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.suggestions import suggest_chains, suggest_policies
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.ui.terminal import create_console
 from mirage.config.paths import get_data_dir
@@ -28,8 +29,13 @@ _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<c
 _WHICH = (
     "The chain: its id in `mirage chain list`, the id's first letters, or its running job's id."
 )
-ChainArgument = Annotated[str, typer.Argument(help=_WHICH)]
-MyChain = Annotated[str, typer.Argument(help=f"{_WHICH} Default: your own chain, if you have one.")]
+ChainArgument = Annotated[str, typer.Argument(help=_WHICH, autocompletion=suggest_chains)]
+MyChain = Annotated[
+    str,
+    typer.Argument(
+        help=f"{_WHICH} Default: your own chain, if you have one.", autocompletion=suggest_chains
+    ),
+]
 
 
 @chain_app.command(
@@ -48,7 +54,11 @@ def submit_chain(
         typer.Option(min=1, max=MAX_LINKS, help="How many jobs the chain has.", show_default=False),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="The policy that decides. Default: the service's policy.")
+        str | None,
+        typer.Option(
+            help="The policy that decides. Default: the service's policy.",
+            autocompletion=suggest_policies,
+        ),
     ] = None,
     overlap_price: Annotated[
         float | None,

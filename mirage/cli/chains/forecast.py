@@ -12,6 +12,7 @@ from rich.table import Table
 from mirage.cli.chains.chain_text import format_duration
 from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.connection.service_client import ServiceClient
+from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.connection.transport import resolve_service_url
 from mirage.domain.sanitize import escape_unprintable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
@@ -30,7 +31,9 @@ _MOST_GPUS = 100_000_000
 @app.command("forecast")
 def forecast_wait(
     *,
-    partition: Annotated[str, typer.Option(help="The partition of the job.")],
+    partition: Annotated[
+        str, typer.Option(help="The partition of the job.", autocompletion=suggest_partitions)
+    ],
     nodes: Annotated[int, typer.Option(min=1, max=_MOST_NODES, help="The number of nodes.")],
     time_limit: Annotated[
         str, typer.Option("--time", help="The time limit, as sbatch takes it: 48:00:00, 2-0.")

@@ -1,4 +1,4 @@
-"""Finds the service and sends requests to it, for commands and for completion.
+"""Finds the service and sends requests to it, for commands and for suggestions on Tab.
 
 On a unix socket the kernel tells the service who calls. Over HTTP a request carries a MUNGE
 credential, or the token of a file.

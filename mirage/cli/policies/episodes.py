@@ -11,17 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.studies.tables.pair_options import build_pair_settings, choose_account
-from mirage.studies.tables.table_plan import build_plan, count_cores, warn_if_beyond_trace
-from mirage.studies.tables.table_report import build_table_report
-from mirage.studies.tables.twin_asking import add_twin_forecasts
-from mirage.traces.workloads import replay
 from mirage.traces.workloads.load_scaling import MOST, scale_load
 
 app = typer.Typer()
@@ -58,7 +53,9 @@ def build_episode_table(
     partition: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="The partition of each job. Default: the cluster file's first."
+            metavar="NAME",
+            help="The partition of each job. Default: the cluster file's first.",
+            autocompletion=suggest_partitions,
         ),
     ] = "",
     qos: Annotated[
@@ -114,6 +111,13 @@ def build_episode_table(
 
     If the command is interrupted, run it again: it goes on where it stopped.
     """
+    from mirage.episodes.table.episode_table import EpisodeTable
+    from mirage.studies.tables.pair_options import build_pair_settings, choose_account
+    from mirage.studies.tables.table_plan import build_plan, count_cores, warn_if_beyond_trace
+    from mirage.studies.tables.table_report import build_table_report
+    from mirage.studies.tables.twin_asking import add_twin_forecasts
+    from mirage.traces.workloads import replay
+
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, timezone=timezone)
     replayed = scale_load(taken.workload.jobs, load)

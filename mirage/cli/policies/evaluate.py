@@ -3,42 +3,29 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.connection.suggestions import suggest_policies
 from mirage.cli.options import ConfigOption, get_models_folder
 from mirage.cli.policies.table_options import OverlapPriceOption
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.judge.evaluation import CLASSES, Figures
 from mirage.errors import InputError, MalformedText
-from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
-from mirage.studies.evaluation import pareto_plot
-from mirage.studies.evaluation.auto_choices import format_auto_choices
-from mirage.studies.evaluation.evaluation_document import (
-    build_document,
-    compute_figures,
-    evaluate_constant_leads,
-    warn_if_pooled,
-)
-from mirage.studies.evaluation.policy_evaluation import (
-    NO_POLICIES,
-    EvaluationRequest,
-    load_judged_table,
-    run_evaluation,
-)
 from mirage.studies.output_check import check_writable
+
+if TYPE_CHECKING:
+    from mirage.episodes.judge.evaluation import Figures
 
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
-KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
 _STDOUT = "-"
 _SHOWN = (
     ("inter-\nruption h", "interruption_h", 2),
@@ -61,6 +48,7 @@ def evaluate_tables(
         list[str] | None,
         typer.Option(
             "--policy",
+            autocompletion=suggest_policies,
             help="A policy to compare. Give the option several times for several policies. "
             "reactive, average and oracle are always there.",
         ),
@@ -96,6 +84,19 @@ def evaluate_tables(
     up to 12 h, heavy above 12 h. The 95 % intervals resample whole days. docs/reference/episodes.md
     has the definitions.
     """
+    from mirage.studies.evaluation import pareto_plot
+    from mirage.studies.evaluation.evaluation_document import (
+        build_document,
+        compute_figures,
+        evaluate_constant_leads,
+        warn_if_pooled,
+    )
+    from mirage.studies.evaluation.policy_evaluation import (
+        EvaluationRequest,
+        load_judged_table,
+        run_evaluation,
+    )
+
     paths, names = _split_paths_and_policies(words, policies or [])
     if plot is not None:
         pareto_plot.check_plot_path(plot)
@@ -126,7 +127,11 @@ def _split_paths_and_policies(
     words: Sequence[str], policies: Sequence[str]
 ) -> tuple[list[Path], list[str]]:
     """Split the words into tables and policies: in `--policy a b`, b may be a policy too."""
-    named = {*KNOWN, *MOVES_OFTEN}
+    from mirage.policy.registry import MOVES_OFTEN, NAMES, is_model
+    from mirage.studies.evaluation.policy_evaluation import NO_POLICIES
+
+    known = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
+    named = {*known, *MOVES_OFTEN}
     also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
     paths = [Path(word) for word in words if word not in also]
     if not paths:
@@ -138,9 +143,9 @@ def _split_paths_and_policies(
                 f"{name} moves a standby several times, and a table has the outcome of one release "
                 "alone: judge it by `python -m benchmarks.positions`, on the simulator"
             )
-        if not is_model(name) and name not in KNOWN:
+        if not is_model(name) and name not in known:
             raise InputError(
-                f"there is no policy {name!r}: choose one of {', '.join(KNOWN)}, or "
+                f"there is no policy {name!r}: choose one of {', '.join(known)}, or "
                 "models/NAME/VERSION"
             )
     return paths, list(dict.fromkeys(names))
@@ -157,6 +162,9 @@ def _parse_startup_h(text: str) -> float:
 
 
 def _print_document(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
+    from mirage.policy.registry import AUTO
+    from mirage.studies.evaluation.auto_choices import format_auto_choices
+
     text = json.dumps(document, indent=1)
     if json_path == _STDOUT:
         typer.echo(text)
@@ -173,8 +181,10 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
         console.print(format_auto_choices(document["policies"][AUTO]["all"]), soft_wrap=True)
 
 
-def _render_figure_tables(figures: Figures, *, intervals: bool) -> Iterator[Table]:
+def _render_figure_tables(figures: "Figures", *, intervals: bool) -> Iterator[Table]:
     """Yield a table for each load class that has hand-overs, at most 80 columns wide."""
+    from mirage.episodes.judge.evaluation import CLASSES
+
     for load in CLASSES:
         rows = {name: by_class[load] for name, by_class in figures.items()}
         count = next(iter(rows.values()))["episodes"]

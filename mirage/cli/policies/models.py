@@ -12,27 +12,29 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.connection.suggestions import suggest_models
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.progress import show_activity
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import MirageError
-from mirage.policy import registry
-from mirage.services.models import model_catalog, model_promotion
-from mirage.studies.tables.twin_asking import ask_twin_if_needed
-from mirage.studies.training.recalibration import recalibrate_forecast
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
 app.add_typer(models, name="models", help="List, show, promote or recalibrate trained policies.")
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="models/NAME/VERSION", help="The version of a model.")
+    str,
+    typer.Argument(
+        metavar="models/NAME/VERSION", help="The version of a model.", autocompletion=suggest_models
+    ),
 ]
 
 
 @models.command("list")
 def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all versions that the service finds, and which version of each name is in use."""
+    from mirage.services.models import model_catalog
+
     under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
     if as_json:
@@ -51,6 +53,9 @@ def show_model(
     model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Show a model's card: what it was trained on, and its results. Checks the model's files."""
+    from mirage.policy import registry
+    from mirage.services.models import model_catalog
+
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
@@ -84,6 +89,10 @@ def promote_model(
     neither was trained on. Better means that the 95 % interval of the difference in cost lies below
     zero. If the new version is not better, nothing changes, and the exit code is 1.
     """
+    from mirage.policy import registry
+    from mirage.services.models import model_promotion
+    from mirage.studies.tables.twin_asking import ask_twin_if_needed
+
     ask = partial(ask_twin_if_needed, output=TERMINAL)
     found = model_promotion.judge_promotion(
         model, get_models_folder(config), words or [], force=force, ask=ask
@@ -125,6 +134,8 @@ def recalibrate_model(
     The copy decides as the model does: decisions go by the probability of being late, which the
     command does not change.
     """
+    from mirage.studies.training.recalibration import recalibrate_forecast
+
     with show_activity("adjusting the forecast"):
         used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
     typer.echo(f"{out}: the forecast is adjusted to {used} hand-overs")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.options import (
     ConfigOption,
     JsonOption,
@@ -33,24 +34,11 @@ from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
-from mirage.policy.registry import AUTO
-from mirage.services.reports.recommendation import NAMES, list_shown
 from mirage.sim.types import Params
-from mirage.studies.evaluation.auto_choices import format_auto_choices
 from mirage.studies.output_check import check_writable
-from mirage.studies.shadow_report.handover_pairs import ReportOptions
-from mirage.studies.shadow_report.html_page import render_page
-from mirage.studies.shadow_report.job_history import JobLog, SiteHistory
-from mirage.studies.shadow_report.report_text import (
-    COLUMNS,
-    describe_pairs,
-    format_cell,
-    format_saving,
-    format_title,
-)
-from mirage.studies.shadow_report.shadow_study import ShadowStudy, build_report
-from mirage.studies.tables.table_plan import count_cores
-from mirage.traces.workloads import replay
+
+if TYPE_CHECKING:
+    from mirage.studies.shadow_report.job_history import JobLog
 
 app = typer.Typer()
 report = typer.Typer(no_args_is_help=True)
@@ -102,6 +90,7 @@ def report_shadow(
         list[str] | None,
         typer.Option(
             metavar="P",
+            autocompletion=suggest_partitions,
             help="The partition of the hand-overs. Give the option several times for several "
             "partitions. Default: the busiest ones, three at most.",
         ),
@@ -173,6 +162,13 @@ def report_shadow(
     The exit code is 0 whatever the recommendation is, even if there is too little data. It is 2 if
     the log, the cluster file or an option is wrong.
     """
+    from mirage.studies.shadow_report.handover_pairs import ReportOptions
+    from mirage.studies.shadow_report.html_page import render_page
+    from mirage.studies.shadow_report.job_history import SiteHistory
+    from mirage.studies.shadow_report.shadow_study import ShadowStudy, build_report
+    from mirage.studies.tables.table_plan import count_cores
+    from mirage.traces.workloads import replay
+
     if html is not None:
         check_writable(html)
     asked = ReportOptions(
@@ -229,7 +225,9 @@ def _announce_table(number: int, count: int, name: str) -> None:
 
 def _load_given_log(
     trace: Path | None, cluster: Path | None, timezone: str | None
-) -> tuple[JobLog, Params]:
+) -> "tuple[JobLog, Params]":
+    from mirage.studies.shadow_report.job_history import JobLog
+
     if trace is None or cluster is None:
         raise InputError(
             "a log needs the cluster file of its cluster: give --from-sacct FILE --cluster C.toml"
@@ -259,6 +257,10 @@ def _write_page(path: Path, text: str) -> None:
 
 def _print_report(document: dict[str, Any], console: Console) -> None:
     """Print the recommendation, then the figures behind it."""
+    from mirage.policy.registry import AUTO
+    from mirage.studies.evaluation.auto_choices import format_auto_choices
+    from mirage.studies.shadow_report.report_text import describe_pairs
+
     told = document["recommendation"]
     console.print(f"[bold]{escape(told['advice'])}[/bold]", soft_wrap=True)
     console.print(escape(told["reason"]), soft_wrap=True)
@@ -275,6 +277,14 @@ def _print_report(document: dict[str, Any], console: Console) -> None:
 
 
 def _render_group_table(group: dict[str, Any]) -> Table:
+    from mirage.services.reports.recommendation import NAMES, list_shown
+    from mirage.studies.shadow_report.report_text import (
+        COLUMNS,
+        format_cell,
+        format_saving,
+        format_title,
+    )
+
     table = Table(box=box.SIMPLE_HEAD, title=escape(format_title(group)), title_justify="left")
     table.add_column("", no_wrap=True)
     for heading, _, _ in COLUMNS:

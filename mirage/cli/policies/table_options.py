@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,21 +17,20 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mirage.episodes.generation.resumable_build import (
-    BuiltTable,
-    TablePlan,
-    build_table,
-    count_kept_points,
-)
 from mirage.errors import InputError
-from mirage.traces.workloads import replay
+
+if TYPE_CHECKING:
+    from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
+    from mirage.traces.workloads import replay
 
 _AFTER_CTRL_C = 130
 """The exit code that shells report after Ctrl-C."""
 
 
-def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
+def make_table(plan: "TablePlan", out: Path, processes: int) -> "BuiltTable":
     """Build the table into `out` and show a bar. On Ctrl-C the done part is kept, exit code 130."""
+    from mirage.episodes.generation.resumable_build import build_table, count_kept_points
+
     total = len(plan.settings.start_points)
     try:
         with _show_progress(total) as told:
@@ -45,7 +44,7 @@ def make_table(plan: TablePlan, out: Path, processes: int) -> BuiltTable:
         raise typer.Exit(_AFTER_CTRL_C) from None
 
 
-def warn_of_unreplayed_rows(trace: Path, taken: replay.Replay) -> None:
+def warn_of_unreplayed_rows(trace: Path, taken: "replay.Replay") -> None:
     """Warn on standard error if rows of the trace are not in the replay."""
     if taken.refused:
         why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.connection.suggestions import suggest_models
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.studies.training.artefact_training import train_artefact
 from mirage.studies.training.trainers import (
     EncoderName,
     FamilyName,
@@ -45,7 +45,11 @@ def train_policy(
     ] = None,
     init: Annotated[
         str | None,
-        typer.Option(metavar="models/NAME/VERSION", help="Continue the training of this agent."),
+        typer.Option(
+            metavar="models/NAME/VERSION",
+            help="Continue the training of this agent.",
+            autocompletion=suggest_models,
+        ),
     ] = None,
     settings: Annotated[
         Path | None,
@@ -82,6 +86,8 @@ def train_policy(
     docs/research/train.md and docs/research/agents.md explain the models and the figures. Do not
     give tables of validation weeks.
     """
+    from mirage.studies.training.artefact_training import train_artefact
+
     request = TrainingRequest(
         family=family,
         paths=words,

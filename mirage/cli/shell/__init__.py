@@ -1,1 +1,1 @@
-"""Describes the commands to shells, for completion, and in manual pages."""
+"""Describes the commands in manual pages."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -22,15 +22,10 @@ from mirage.cli.simulation.simulate import (
 )
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
-from mirage.services.replay.calibration import Calibration
 from mirage.studies.output_check import check_writable
-from mirage.studies.replay.cluster_fitting import (
-    ClusterFitting,
-    FittingRequest,
-    build_document,
-    write_fitted_file,
-)
-from mirage.studies.replay.log_replay import format_day
+
+if TYPE_CHECKING:
+    from mirage.services.replay.calibration import Calibration
 
 app = typer.Typer()
 
@@ -92,6 +87,13 @@ def calibrate_cluster_file(
     The exit code is 2 if the log has no starts or is too short, if a file cannot be read or
     written, or if Optuna is not installed.
     """
+    from mirage.studies.replay.cluster_fitting import (
+        ClusterFitting,
+        FittingRequest,
+        build_document,
+        write_fitted_file,
+    )
+
     check_writable(out)
     given = {"begin": begin, "until": until, "end": judge_until}
     request = FittingRequest(
@@ -121,7 +123,7 @@ def calibrate_cluster_file(
     warn_of_refused_rows(trace, fitting.taken)
 
 
-def _warn_of_fewer_nodes(found: Calibration) -> None:
+def _warn_of_fewer_nodes(found: "Calibration") -> None:
     had, has = found.seen.nodes, found.params.nodes
     if had > has:
         typer.echo(
@@ -131,13 +133,15 @@ def _warn_of_fewer_nodes(found: Calibration) -> None:
         )
 
 
-def _render_tables(found: Calibration) -> Iterator[Table]:
+def _render_tables(found: "Calibration") -> Iterator[Table]:
     yield _render_measured(found)
     yield _render_fitted(found)
     yield _render_fidelity(found)
 
 
-def _render_measured(found: Calibration) -> Table:
+def _render_measured(found: "Calibration") -> Table:
+    from mirage.studies.replay.log_replay import format_day
+
     seen = found.seen
     table = create_table("read from the log", "")
     table.add_row("nodes", str(seen.nodes))
@@ -154,7 +158,7 @@ def _render_measured(found: Calibration) -> Table:
     return table
 
 
-def _render_fitted(found: Calibration) -> Table:
+def _render_fitted(found: "Calibration") -> Table:
     table = create_table("searched for", "value", "good from", "to", "score drops by")
     for setting in found.fitted:
         drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "0: the log does not tell"
@@ -164,7 +168,9 @@ def _render_fitted(found: Calibration) -> Table:
     return table
 
 
-def _render_fidelity(found: Calibration) -> Table:
+def _render_fidelity(found: "Calibration") -> Table:
+    from mirage.studies.replay.log_replay import format_day
+
     plan = found.plan
     table = create_table(
         "against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff."

@@ -8,14 +8,13 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mirage import logs
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
@@ -23,21 +22,17 @@ from mirage.config.paths import DEFAULT_PORT
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
-from mirage.studies.comparison.demo_site import PLAN, DemoSite
-from mirage.studies.comparison.policy_comparison import (
+from mirage.studies.comparison.comparison_plan import (
     BASELINE,
-    ComparisonPlan,
-    PolicyOutcome,
-    compute_outcomes,
-    list_completed_handovers,
-)
-from mirage.studies.comparison.scenario import (
     PRESET,
     SEED,
     WARM_UP_DAYS,
-    build_scenario,
-    choose_window,
+    ComparisonPlan,
 )
+
+if TYPE_CHECKING:
+    from mirage.studies.comparison.demo_site import DemoSite
+    from mirage.studies.comparison.policy_comparison import PolicyOutcome
 
 _PORT = DEFAULT_PORT + 1
 """Not the service's port, so that sbatch on this host registers no chain with a demo."""
@@ -47,6 +42,8 @@ app = typer.Typer()
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
 _LOOK_S = 1.0
+_DEFAULT = ComparisonPlan(policies=())
+"""For the options alone: `demo_site.PLAN` names the policies too, and takes seconds to import."""
 
 
 @app.command("demo")
@@ -109,7 +106,7 @@ def run_demo(
         datetime | None,
         typer.Option(
             help="Stop at this time (UTC). Default: when all chains have ended, at most "
-            f"{PLAN.longest_s // DAY_S} days later or at the end of the load.",
+            f"{_DEFAULT.longest_s // DAY_S} days later or at the end of the load.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -118,20 +115,20 @@ def run_demo(
         typer.Option(
             min=1,
             max=50,
-            help=f"The number of chains of each policy. They begin {PLAN.spread_s // HOUR_S} h "
+            help=f"The number of chains of each policy. They begin {_DEFAULT.spread_s // HOUR_S} h "
             "apart.",
             rich_help_panel=_CHAINS,
         ),
-    ] = PLAN.chains,
+    ] = _DEFAULT.chains,
     links: Annotated[
         int,
         typer.Option(
             min=2,
             max=100,
-            help=f"The number of jobs of each chain, {PLAN.time_limit_s // HOUR_S} h each.",
+            help=f"The number of jobs of each chain, {_DEFAULT.time_limit_s // HOUR_S} h each.",
             rich_help_panel=_CHAINS,
         ),
-    ] = PLAN.links,
+    ] = _DEFAULT.links,
     nodes: Annotated[
         int,
         typer.Option(
@@ -139,7 +136,7 @@ def run_demo(
             help="The nodes of each job, at most as many as the cluster has.",
             rich_help_panel=_CHAINS,
         ),
-    ] = PLAN.nodes,
+    ] = _DEFAULT.nodes,
     pin: Annotated[
         bool,
         typer.Option(
@@ -162,6 +159,10 @@ def run_demo(
     takes three times as long, because the policy auto then asks the twin. Ctrl-C or SIGTERM ends
     the demo at any time, with exit code 130 or 143.
     """
+    from mirage import logs
+    from mirage.studies.comparison.demo_site import PLAN, DemoSite
+    from mirage.studies.comparison.scenario import build_scenario, choose_window
+
     logs.setup_logging("auto", warnings_only=True)
     plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
     stage = build_scenario(preset, seed, trace, cluster, load_site_params)
@@ -189,7 +190,7 @@ def run_demo(
 
 
 def _compare_policies(
-    plan: ComparisonPlan, site: DemoSite, console: Console, ending: StopSignal
+    plan: ComparisonPlan, site: "DemoSite", console: Console, ending: StopSignal
 ) -> None:
     steps = site.compare_policies(plan)
     total = plan.handovers * len(plan.policies)
@@ -232,13 +233,18 @@ class _LogProgress:
 
 
 def _collect_results(
-    plan: ComparisonPlan, site: DemoSite, console: Console
-) -> dict[str, PolicyOutcome]:
+    plan: ComparisonPlan, site: "DemoSite", console: Console
+) -> "dict[str, PolicyOutcome]":
     """Return the outcomes by policy.
 
     Prints a note if the demo stopped before all hand-overs were complete. Raises InputError if no
     hand-over of the baseline was complete.
     """
+    from mirage.studies.comparison.policy_comparison import (
+        compute_outcomes,
+        list_completed_handovers,
+    )
+
     done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
     total = plan.handovers * len(plan.policies)
     results = compute_outcomes(done, OVERLAP_PRICE)
@@ -252,7 +258,7 @@ def _collect_results(
     return results
 
 
-def _print_results(results: dict[str, PolicyOutcome], *, as_json: bool) -> None:
+def _print_results(results: "dict[str, PolicyOutcome]", *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"policies": {n: asdict(o) for n, o in results.items()}}))
         return

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,17 +18,12 @@ from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
-from mirage.services.replay.simulation import SimulationReport, build_simulator, write_jobs
-from mirage.services.replay.simulation import simulate_replay as run
 from mirage.sim.slurm_release import describe_planner
-from mirage.studies.replay.log_replay import (
-    build_document,
-    choose_judged_window,
-    format_day,
-)
-from mirage.traces.calibration.fidelity import Fidelity, Window
-from mirage.traces.workloads import replay
-from mirage.traces.workloads.replay import Replay
+
+if TYPE_CHECKING:
+    from mirage.services.replay.simulation import SimulationReport
+    from mirage.traces.calibration.fidelity import Fidelity, Window
+    from mirage.traces.workloads.replay import Replay
 
 app = typer.Typer()
 
@@ -80,6 +75,16 @@ def simulate_log(
     The command leaves out rows that contradict themselves, and names and counts them in a warning
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
     """
+    from mirage.services.replay.simulation import (
+        build_simulator,
+        write_jobs,
+    )
+    from mirage.services.replay.simulation import (
+        simulate_replay as run,
+    )
+    from mirage.studies.replay.log_replay import build_document, choose_judged_window
+    from mirage.traces.workloads import replay
+
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name, timezone)
     window = choose_judged_window(
@@ -123,7 +128,7 @@ def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def _render_tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> Iterator[Table]:
+def _render_tables(taken: "Replay", report: "SimulationReport", *, weekly: bool) -> Iterator[Table]:
     yield _render_figures(report)
     yield _render_fidelity(report.fidelity, report.window, report.not_judged)
     if weekly and report.fidelity is not None:
@@ -131,7 +136,7 @@ def _render_tables(taken: Replay, report: SimulationReport, *, weekly: bool) -> 
     yield render_rows_table(taken)
 
 
-def _render_figures(report: SimulationReport) -> Table:
+def _render_figures(report: "SimulationReport") -> Table:
     table = create_table("replay", "")
     table.add_row("jobs", f"{report.jobs:,}")
     table.add_row("started", f"{report.started:,}")
@@ -143,7 +148,9 @@ def _render_figures(report: SimulationReport) -> Table:
     return table
 
 
-def _render_fidelity(found: Fidelity | None, window: Window, not_judged: str | None) -> Table:
+def _render_fidelity(found: "Fidelity | None", window: "Window", not_judged: str | None) -> Table:
+    from mirage.studies.replay.log_replay import format_day
+
     table = create_table("against the log", "")
     if window.begin < window.end:
         table.add_row("submitted", f"{format_day(window.begin)} to {format_day(window.end)}")
@@ -160,7 +167,9 @@ def _render_fidelity(found: Fidelity | None, window: Window, not_judged: str | N
     return table
 
 
-def _render_weeks(found: Fidelity) -> Table:
+def _render_weeks(found: "Fidelity") -> Table:
+    from mirage.studies.replay.log_replay import format_day
+
     table = create_table("week from", "jobs", "log", "replay")
     for week in found.weeks:
         table.add_row(
@@ -180,7 +189,7 @@ def format_ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def warn_of_refused_rows(trace: Path, taken: Replay) -> None:
+def warn_of_refused_rows(trace: Path, taken: "Replay") -> None:
     """Warn of left-out rows on standard error, since the table may go into a file unread."""
     if rows := sum(taken.refused.values()):
         typer.echo(

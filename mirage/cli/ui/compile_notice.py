@@ -4,11 +4,11 @@ from pathlib import Path
 
 import typer
 
-from mirage.sim.arrays.jit import CACHE
-
 
 def warn_if_compiling() -> None:
     """Say on stderr why the first run after an installation takes a minute longer."""
+    from mirage.sim.arrays.jit import CACHE
+
     # The folder itself is made as soon as a module with kernels is imported.
     if not any(Path(CACHE).rglob("*.nbi")):
         told = (

@@ -1,14 +1,18 @@
 """Renders the table of a log's rows: how many were replayed, and why the others were not."""
 
+from typing import TYPE_CHECKING
+
 from rich.markup import escape
 from rich.table import Table
 
-from mirage.studies.replay.log_replay import count_rows_by_reason
-from mirage.traces.workloads.replay import Replay
+if TYPE_CHECKING:
+    from mirage.traces.workloads.replay import Replay
 
 
-def render_rows_table(taken: Replay) -> Table:
+def render_rows_table(taken: "Replay") -> Table:
     """Render the rows read and replayed, and the rows that were changed or left out, by reason."""
+    from mirage.studies.replay.log_replay import count_rows_by_reason
+
     table = create_table("rows", "number", "first seen at")
     table.add_row("read", f"{taken.read:,}")
     table.add_row("replayed", f"{len(taken.workload):,}")

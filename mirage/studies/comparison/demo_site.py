@@ -26,11 +26,8 @@ from mirage.services.forecasts.shape_forecaster import ShapeForecaster
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import TwinCache
 from mirage.store.database.engine import Store
-from mirage.studies.comparison.policy_comparison import (
-    ComparisonPlan,
-    ComparisonProgress,
-    run_comparison,
-)
+from mirage.studies.comparison.comparison_plan import ComparisonPlan
+from mirage.studies.comparison.policy_comparison import ComparisonProgress, run_comparison
 from mirage.web.app import mount_pages
 from mirage.worker import Intervals, Worker
 

@@ -10,13 +10,8 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 from mirage.studies.comparison import policy_comparison
-from mirage.studies.comparison.policy_comparison import ComparisonPlan
+from mirage.studies.comparison.comparison_plan import PRESET, SEED, WARM_UP_DAYS, ComparisonPlan
 from mirage.traces.workloads import replay, synthetic
-
-WARM_UP_DAYS = 14
-"""The queue of the heavy preset builds up in its first two weeks."""
-PRESET = "heavy"
-SEED = 1
 
 _DAYS = 90
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
@@ -18,16 +17,9 @@ from mirage.traces.formats.sacct_dump import SacctDump
 from mirage.traces.formats.site_clock import SiteClock, get_time_zone
 from mirage.traces.formats.tacc_log import TaccLog
 from mirage.traces.formats.text_lines import TextLines, read_head
-from mirage.traces.formats.trace_row import Outcome, Refusal
+from mirage.traces.formats.trace_row import Outcome, Refusal, TraceFormat
 
 BATCH_ROWS = 4000
-
-
-class TraceFormat(StrEnum):
-    SACCT = "sacct"
-    SWF = "swf"
-    PARQUET = "parquet"
-    TACC = "tacc"
 
 
 _EXPECTED = {

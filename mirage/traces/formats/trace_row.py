@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TypeVar
 
 from mirage.domain.job import Job, JobState
@@ -28,6 +29,13 @@ _TEXTS: tuple[str, ...] = (
 )
 _TEXTS += ("comment", "submit_line")
 R = TypeVar("R")
+
+
+class TraceFormat(StrEnum):
+    SACCT = "sacct"
+    SWF = "swf"
+    PARQUET = "parquet"
+    TACC = "tacc"
 
 
 class RowRefused(Exception):

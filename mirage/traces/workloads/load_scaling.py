@@ -8,11 +8,13 @@ and run times stay as they are.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mirage.domain.time_units import DAY_S, WEEK_S
 from mirage.sim.types import SimJob
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST = 4.0
 """The largest factor of the load. A queue that only grows teaches nothing."""
@@ -32,6 +34,8 @@ def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
     """
     if not jobs or load == 1.0:
         return list(jobs)
+    import numpy as np  # noqa: PLC0415 - a tenth of a second; a Tab needs MOST alone
+
     dice = np.random.default_rng(_SEED)
     stays = dice.random(len(jobs)) < load
     found = [job for job, kept in zip(jobs, stays, strict=True) if kept]
@@ -48,7 +52,7 @@ def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
 
 
 def _iter_copies(
-    chosen: Sequence[SimJob], jobs: Sequence[SimJob], dice: np.random.Generator
+    chosen: Sequence[SimJob], jobs: Sequence[SimJob], dice: "np.random.Generator"
 ) -> Iterator[SimJob]:
     """Yield a copy of each job whose new submission lies before the last submission."""
     last = jobs[-1].submit

@@ -16,7 +16,8 @@ from mirage.sim.packing.packed_params import list_partition_nodes
 from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, Partition, SimJob
 from mirage.traces.formats.parquet import list_suspect_rows
-from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import DUPLICATE, TraceFile, open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from mirage.traces.workloads.asked_resources import set_resources
 
 _NAMED = 10

@@ -61,13 +61,23 @@ def test_looking_at_chains_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert loaded_by(*words) == []
 
 
+def test_a_tab_imports_nothing_that_takes_longer_than_numpy() -> None:
+    """Typer imports the command's module on Tab (docs/decisions/0035)."""
+    modules = ", ".join(sorted({module for module, _ in COMMANDS.values()}))
+    program = f"import {modules}\n{LOADED.format(wanted=HEAVY)}"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {*done.stdout.split()} <= {"numpy"}
+
+
 def test_no_command_leans_on_what_another_has_imported() -> None:
     """Tests run most of them in a process that has imported all (`tests.support.warm`)."""
     program = (
         "import os, sys\n"
+        "from tests.support.cli.late_imports import import_whole\n"
         "for module in sys.argv[1:]:\n"
         "    if os.fork() == 0:\n"
-        "        __import__(module)\n"
+        "        import_whole(module)\n"
         "        os._exit(0)\n"
         "    if os.wait()[1]: sys.exit(module)\n"
     )

@@ -9,9 +9,8 @@ from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeGroup, Params, Partition, SimJob
 from mirage.studies.comparison import policy_comparison
-from mirage.studies.comparison.policy_comparison import ComparisonPlan
+from mirage.studies.comparison.comparison_plan import WARM_UP_DAYS, ComparisonPlan
 from mirage.studies.comparison.scenario import (
-    WARM_UP_DAYS,
     Scenario,
     build_scenario,
     choose_window,

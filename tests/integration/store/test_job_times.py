@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from mirage.api import serializers
+from mirage.api.schemas.chain_schemas import JobView
 from mirage.domain.job import Job, JobId, JobState, compute_ready_at
 from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Queue
@@ -44,7 +44,7 @@ def test_models_rules_pages_and_sums_tell_one_wait(store: Store, filled_cluster_
         known = {job.job_id: job for job in job_history.list_jobs(tx, filled_cluster_id)}
         rules = job_history.read_waits(tx, filled_cluster_id, before=9000, last=9)
         models = read_recent_jobs(tx, filled_cluster_id, 9000)
-    shown = {job_id: serializers.serialize_job(job) for job_id, job in known.items()}
+    shown = {job_id: JobView.model_validate(job) for job_id, job in known.items()}
     assert (shown[JobId(1)].wait_s, shown[JobId(2)].wait_s) == (None, 500)
     assert (shown[JobId(1)].start, known[JobId(1)].cancelled_at) == (None, 5000)
     assert (rules.start.tolist(), rules.wait_s.tolist()) == ([1500], [500])

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import Job
 from mirage.slurm.commands.sacct_record import NO_NODES, TWICE
-from mirage.traces.formats.trace_file import RowTally, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import RowTally, open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from tests.integration.traces.dumps import Ran, Written, dumps, rans
 
 ZONES = {"epoch": None, "utc": "UTC", "berlin": "Europe/Berlin"}

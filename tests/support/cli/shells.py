@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from mirage.cli.shell import completion
+from mirage.cli.connection.suggestions import PATIENCE
 
 PATIENCE_S = 60
 """For a machine that does much else."""
@@ -21,7 +21,7 @@ def environment(home: Path, url: str) -> dict[str, str]:
     own = {"HOME": str(home), "ZDOTDIR": str(home), "XDG_CONFIG_HOME": str(home)}
     own |= {"XDG_DATA_HOME": str(home), "XDG_STATE_HOME": str(home), "TERM": "dumb"}
     own |= {"PATH": commands, "MIRAGE_URL": url, "LC_ALL": "C.UTF-8"}
-    return kept | own | {completion.PATIENCE: "30"}
+    return kept | own | {PATIENCE: "30"}
 
 
 def typed(

@@ -89,7 +89,7 @@ def test_a_decision_has_its_parts_in_order(path: Path) -> None:
     assert parts == sorted(parts)
 
 
-SERVICE = ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.cli.admin.serve"]
+SERVICE = ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.bootstrap.service_run"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats.parquet import REQUIRED
-from mirage.traces.formats.trace_file import TraceFormat, open_trace
+from mirage.traces.formats.trace_file import open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from tests.support.traces import read_jobs
 
 ROW: dict[str, Any] = {

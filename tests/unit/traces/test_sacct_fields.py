@@ -10,7 +10,8 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.slurm.commands import sacct_record
-from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import TraceFile, open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from tests.support.traces import read_jobs
 
 BASE = {"JobIDRaw": "7", "State": "COMPLETED", "Submit": "1700000000"}

@@ -6,7 +6,8 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces.formats.trace_file import TraceFile, TraceFormat, open_trace
+from mirage.traces.formats.trace_file import TraceFile, open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from tests.support.traces import read_jobs
 
 SWF_HEADER = "; Version: 2.2\n; UnixStartTime: 1600000000\n; MaxNodes: 10\n; MaxProcs: 40\n"

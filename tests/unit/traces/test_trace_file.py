@@ -8,7 +8,8 @@ import pytest
 from mirage.domain.job import JobState
 from mirage.errors import InputError, UnknownFormat
 from mirage.traces.formats import trace_file
-from mirage.traces.formats.trace_file import TraceFormat, open_trace
+from mirage.traces.formats.trace_file import open_trace
+from mirage.traces.formats.trace_row import TraceFormat
 from tests.support.traces import read_jobs
 
 SACCT = """\

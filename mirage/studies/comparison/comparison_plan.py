@@ -1,0 +1,49 @@
+"""What a rehearsal runs unless its caller wants something else: chains, load, baseline."""
+
+from dataclasses import dataclass
+
+from mirage.domain.time_units import DAY_S
+
+BASELINE = "reactive"
+WARM_UP_DAYS = 14
+"""The queue of the heavy preset builds up in its first two weeks."""
+PRESET = "heavy"
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPlan:
+    """A plan of a comparison: which chains are submitted, and when.
+
+    Times are in seconds of the simulated clock.
+    """
+
+    policies: tuple[str, ...]
+    chains: int = 15
+    """The number of chains of each policy. Chain i of every policy is submitted at the same
+    instant."""
+    links: int = 3
+    nodes: int = 1
+    time_limit_s: int = 2 * DAY_S
+    spread_s: int = 17 * 3600
+    """Seconds between two chains. It does not divide a day, so chains begin at all hours of the
+    day."""
+    tick_s: int = 600
+    longest_s: int = 60 * DAY_S
+    """The comparison stops after this many seconds, even if chains still run."""
+
+    @property
+    def room(self) -> int:
+        """The nodes that the chains need beside the workload: those of all chains that run at
+        the same time."""
+        return min(self.chains, self._alive) * len(self.policies) * self.nodes
+
+    @property
+    def _alive(self) -> int:
+        """The chains of one policy that would run side by side if no link waited."""
+        return -(-self.links * self.time_limit_s // self.spread_s)
+
+    @property
+    def handovers(self) -> int:
+        """Return the number of hand-overs of each policy."""
+        return self.chains * (self.links - 1)
