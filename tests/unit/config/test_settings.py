@@ -1,5 +1,6 @@
 """The configuration: its bounds, and faults that are named all at once with their lines."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import Settings
 from mirage.errors import ConfigError
 from mirage.policy import registry
-from tests.support.paths import DOCS
+from tests.support.paths import DATA, DOCS
 
 BOUNDS = [
     ("cluster", "name", "c", ""),
@@ -201,6 +202,17 @@ def test_what_went_and_was_not_used_goes_on(tmp_path: Path) -> None:
     given = settings.read_config(path)
     assert given.dropped == ("cluster.rest_token_command",)
     assert settings.load_settings(path).cluster.name == "lab"
+
+
+def test_a_file_that_names_every_default_of_33c702b5_goes_on() -> None:
+    path = DATA / "configuration-33c702b5.toml"
+    config = settings.read_config(path)
+    assert config.dropped == ("cluster.rest_token_command",)
+    read = settings.load_settings(path).model_dump(mode="json")
+    for table, values in tomllib.loads(path.read_text()).items():
+        kept = values if isinstance(values, dict) else {}
+        kept.pop("rest_token_command", None)
+        assert {key: read[table][key] for key in kept} == kept
 
 
 @pytest.mark.parametrize(
