@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from mirage.learn.agents.networks import PRICES, Net, NetInput
 from mirage.learn.agents.training_tensors import TrainingTensors
-from mirage.learn.environment.chain_env import ChainVectorEnv
 from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from mirage.learn.environment.table_library import TableLibrary
 from mirage.learn.settings import Hyperparameters
@@ -118,7 +117,7 @@ def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> Cha
     outcome_h = lesson.outcome_h.numpy().astype(np.float64)
     rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
     library = TableLibrary(zip(rows, outcome_h, strict=True), ("row",))
-    return ChainVecEnv(ChainVectorEnv(library, envs, prices=PRICES), unit_h)
+    return ChainVecEnv(library, envs, PRICES, unit_h)
 
 
 def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:

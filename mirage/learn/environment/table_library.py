@@ -73,10 +73,6 @@ class TableLibrary:
     def __len__(self) -> int:
         return len(self.first)
 
-    def create_batch(self, size: int) -> "TableBatch":
-        """Make a batch of `size` hand-overs. None is under way until `begin_episodes`."""
-        return TableBatch(self, size)
-
     def describe_episode(self, episode: int) -> dict[str, Any]:
         """The outcome if the standby is never moved, as in plain Slurm."""
         return {"reactive_h": float(self.outcome_h[self.last[episode]])}
@@ -90,6 +86,7 @@ class TableBatch:
     """
 
     def __init__(self, library: TableLibrary, size: int) -> None:
+        """None of the `size` hand-overs is under way until `begin_episodes`."""
         self._library = library
         self._row = np.zeros(size, dtype=np.int64)
         self._last = np.zeros(size, dtype=np.int64)
@@ -106,8 +103,14 @@ class TableBatch:
 
     def step(self, actions: Ints) -> Flags:
         """Advance all K by one instant, and return which of them ended there. None may have
-        ended before."""
-        ended: Flags = (actions == PositionAction.FREE) | (self._row == self._last)
+        ended before. Raises InputError for actions that are not K numbers of `PositionAction`."""
+        known = np.asarray(actions)
+        fit = (known >= 0) & (known < len(PositionAction))
+        if fit.shape != self._row.shape or not fit.all():
+            raise InputError(
+                f"Actions should be {len(self._row)} numbers from 0 to {len(PositionAction) - 1}."
+            )
+        ended: Flags = (known == PositionAction.FREE) | (self._row == self._last)
         np.take(self._library.outcome_h, self._row, out=self.outcome_h)
         self._row += ~ended
         self.instant += ~ended
