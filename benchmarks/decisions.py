@@ -18,6 +18,7 @@ machine that others use too, the CPU figures are the ones to read.
 import argparse
 import json
 import os
+import pickle
 import random
 import resource
 import subprocess
@@ -52,13 +53,14 @@ from mirage.sim.types import Params, SimJob
 from mirage.store.chains import decisions
 from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
-from mirage.store.jobs import snapshots
 from mirage.store.operations import clusters
 
 CHAINS, JOBS, HOURS = 1000, 2600, 20
 LIMIT_H = 48
 """Of a link, which has one node."""
 RULE = "quantile"
+SEEN = "snapshot.pickle"
+"""What the scene's cluster shows: the store keeps sums alone."""
 _NO_ENDS = {"low": -1e9, "high": 1e9}
 HOUR_S = 3600
 BEGIN = 1_675_000_000
@@ -111,6 +113,7 @@ def stage(folder: Path) -> dict[str, int]:
             ingest_queue(tx, cluster_id, queue, nodes)
             link_sync.sync_links(tx, cluster_id, link_sync.list_marked_jobs(queue), queue.taken_at)
             clusters.set_history_until(tx, cluster_id, queue.taken_at)
+    folder.joinpath(SEEN).write_bytes(pickle.dumps(Snapshot(queue=queue, nodes=nodes)))
     return {"in_the_queue": len(queue), "in_the_history": counts.added}
 
 
@@ -162,7 +165,9 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         observer=Observer(params=PARAMS),
     )
     with closing(Store(database(folder))) as store:
-        seen = stored(store)
+        with store.read() as tx:
+            (cluster_id,) = clusters.list_cluster_names(tx)
+        seen = cluster_id, pickle.loads(folder.joinpath(SEEN).read_bytes())  # noqa: S301 - ours
         first_s, _ = seconds(partial(tick, store, seen, rules, 0))
         policy.took_s.clear()
         ticks = [seconds(partial(tick, store, seen, rules, i)) for i in range(1, rounds + 1)]
@@ -184,18 +189,6 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         "single_cpu_p99_ms": float(np.quantile(single_cpu_ms, 0.99)),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-
-
-def stored(store: Store) -> tuple[int, Snapshot]:
-    """The cluster's number, and its one snapshot."""
-    with store.read() as tx:
-        (cluster_id,) = clusters.list_cluster_names(tx)
-        taken_at = snapshots.find_first_taken_at(tx, cluster_id)
-        if taken_at is None:
-            sys.exit("decisions: the store has no snapshot")
-        queue = snapshots.read_queue(tx, cluster_id, taken_at)
-        nodes = snapshots.read_nodes(tx, cluster_id, taken_at)
-    return cluster_id, Snapshot(queue=queue, nodes=nodes or ())
 
 
 def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) -> None:

@@ -56,7 +56,7 @@ _FORGERIES_TOLD = 8
 """The most sentences that one tick records, earliest first. squeue comes before accounting, which
 matters less and is easier to forge."""
 
-_THIN_EVERY_S = 3600
+_PRUNE_EVERY_S = 3600
 _MISSED_TICKS = 3
 """A worker that has not renewed its lease for this many ticks is taken to be dead."""
 
@@ -118,7 +118,7 @@ class Worker:
         self._history = HistoryReader(
             store, cluster, cluster_id, self._intervals.history_s, self._follow_records
         )
-        self._thinned_at: int | None = None
+        self._pruned_at: int | None = None
         self._cadence = PollingCadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = PushTimes(None, None, None)
         self._books = PeriodicRecorder(
@@ -342,7 +342,7 @@ class Worker:
         link_sync.sync_links(tx, self._cluster_id, found, now, accounting=True)
 
     def _prune_old_rows(self, now: int) -> None:
-        if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:
+        if self._pruned_at is not None and now < self._pruned_at + _PRUNE_EVERY_S:
             return
         retention.prune_expired(self._store, self._cluster_id, now, self._retention)
-        self._thinned_at = now
+        self._pruned_at = now

@@ -1,8 +1,7 @@
 """jobs: `start` is when a job ran; when one was cancelled that never did is `cancelled_at`.
 
 Accounting gives a job that was cancelled while it waited its end as its start, and that was stored.
-Sums of waits left such jobs out already, so none is counted anew. Snapshots of the last month are
-read as they are (store/jobs/snapshots.py).
+Sums of waits left such jobs out already, so none is counted anew.
 """
 
 import sqlalchemy as sa

@@ -59,7 +59,7 @@ def show_or_set_mode(
     from mirage.config import settings as settings_file
     from mirage.services.control import kill_switch, modes
     from mirage.services.control.kill_switch import Way
-    from mirage.store.jobs import snapshots
+    from mirage.store.jobs import queue_summary
     from mirage.store.operations import clusters
     from mirage.store.operations.demotions import read_demotions
 
@@ -93,7 +93,7 @@ def show_or_set_mode(
         current = clusters.list_modes(tx, cluster_id)
         pulled = kill_switch.list_pulls(tx, cluster_id)
         demoted = read_demotions(tx, cluster_id)
-        seen = snapshots.list_partitions(tx, cluster_id)
+        seen = queue_summary.list_partitions(tx, cluster_id)
     if partition and seen and partition not in seen and not unset:
         typer.echo(
             f"note: the last look at the nodes found no partition {partition}, but "

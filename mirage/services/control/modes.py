@@ -6,7 +6,7 @@ from mirage.services.control import kill_switch
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
-from mirage.store.jobs import queue_summary, snapshots
+from mirage.store.jobs import queue_summary
 from mirage.store.operations import clusters
 
 MEANS = {
@@ -52,9 +52,10 @@ def check_partition(tx: Transaction, cluster_id: int, partition: str) -> None:
 
     That is one that neither nodes, jobs nor modes name, while other partitions are known.
     """
-    known = set(snapshots.list_partitions(tx, cluster_id))
-    if (seen := queue_summary.find_summary(tx, cluster_id)) is not None:
-        known |= {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
+    seen = queue_summary.find_summary(tx, cluster_id)
+    known: set[str] = set()
+    if seen is not None:
+        known = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
     if known and partition and partition not in known | set(clusters.list_modes(tx, cluster_id)):
         raise InputError(
             f"partition {partition} has neither nodes nor jobs; name one of these: "

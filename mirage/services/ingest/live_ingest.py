@@ -36,7 +36,7 @@ def ingest_queue(
     Without accounting this is the only history: starts and ends are read from the queue, which
     shows ended jobs for MinJobAge.
     """
-    snapshots.add_snapshot(tx, cluster_id, queue, nodes, summarize_snapshot(queue, nodes))
+    snapshots.add_snapshot(tx, cluster_id, queue.taken_at, summarize_snapshot(queue, nodes))
     on_nodes = None if nodes is None else queue_totals.sum_nodes(nodes)
     sums = queue_totals.sum_queue(queue)
     plans = queue_totals.map_planned_starts(queue)

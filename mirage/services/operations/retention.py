@@ -11,7 +11,6 @@ from mirage.store.access import idempotency
 from mirage.store.database import pruning
 from mirage.store.database.engine import Store
 from mirage.store.database.pruning import EventFilter
-from mirage.store.jobs import snapshots
 
 _log = structlog.get_logger(__name__)
 
@@ -55,8 +54,6 @@ class Retention:
 
 def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
     """Delete expired rows; called once an hour. Each kind has its own, short transaction."""
-    with store.begin() as tx:
-        snapshots.thin_snapshots(tx, cluster_id, now)
     with store.begin() as tx:
         idempotency.forget_expired_keys(tx, now)
     with store.begin() as tx:

@@ -9,14 +9,13 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Table,
     Text,
     UniqueConstraint,
 )
 
-SCHEMA = "0210"
+SCHEMA = "0220"
 """The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -101,8 +100,6 @@ snapshots = Table(
     make_cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
-    Column("queue", LargeBinary),  # NULL once thinned
-    Column("nodes", LargeBinary),
     UniqueConstraint("cluster_id", "taken_at"),
 )
 

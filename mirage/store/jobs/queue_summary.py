@@ -91,5 +91,11 @@ def find_summary(tx: Transaction, cluster_id: int) -> QueueSummary | None:
     )
 
 
+def list_partitions(tx: Transaction, cluster_id: int) -> list[str]:
+    """Return the partitions that had nodes when nodes were last read."""
+    seen = find_summary(tx, cluster_id)
+    return [] if seen is None else [row.partition for row in seen.nodes if row.partition]
+
+
 def _to_plain_row(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"reasons": dict(row["reasons"])}

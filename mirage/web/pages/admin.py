@@ -13,7 +13,7 @@ from mirage.services.control.limit_overrides import ADJUSTABLE_LIMITS
 from mirage.services.models import model_catalog
 from mirage.services.operations import service_status, slurmctld_load
 from mirage.store.events import audit
-from mirage.store.jobs import snapshots
+from mirage.store.jobs import queue_summary
 from mirage.store.operations import clusters
 from mirage.store.operations.admin_overrides import PulledSwitch
 from mirage.web import forms
@@ -53,7 +53,7 @@ def show_admin(
         pulled=_list_pulled(look),
         ways=_list_ways(look),
         own_modes=dict(sorted(look.modes.own_modes.items())),
-        partitions=snapshots.list_partitions(tx, look.cluster_id),
+        partitions=queue_summary.list_partitions(tx, look.cluster_id),
         means=modes.MEANS,
         limits=limit_overrides.list_limits(tx, look.cluster_id, given.limits, given.limits_told),
         caps=ADJUSTABLE_LIMITS,

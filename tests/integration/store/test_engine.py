@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from mirage.domain.chain import Chain, ChainId
 from mirage.domain.decision import Mode
-from mirage.domain.snapshot import Queue
 from mirage.errors import InputError, StoreError, StoreUnavailable
 from mirage.store.chains import chains
 from mirage.store.database import schema_migrations
@@ -116,7 +115,7 @@ def test_row_without_its_cluster_is_refused(store: Store) -> None:
 
 def test_nan_in_features_is_refused_on_both(store: Store, cluster_id: int) -> None:
     with pytest.raises(Exception, match="not JSON compliant"), store.begin() as tx:
-        snapshots.add_snapshot(tx, cluster_id, Queue.from_jobs(1, []), None, {"load": float("nan")})
+        snapshots.add_snapshot(tx, cluster_id, 1, {"load": float("nan")})
 
 
 def test_sqlite_is_in_wal_mode_and_durable(tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
 """How long a job waited, and whether it ran at all: one answer wherever it is asked for."""
 
-import json
-import zlib
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -15,11 +12,10 @@ from sqlalchemy import select, text
 from mirage.api.schemas.chain_schemas import JobView
 from mirage.domain.job import Job, JobId, JobState, compute_ready_at
 from mirage.domain.recent_history import RecentHistory
-from mirage.domain.snapshot import Queue
-from mirage.store.database import schema_migrations, tables
+from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import jobs as table
-from mirage.store.jobs import job_history, snapshots, wait_sums
+from mirage.store.jobs import job_history, wait_sums
 from mirage.store.jobs.job_times import build_never_ran, build_ready_at, build_waited_s
 from mirage.store.jobs.recent_jobs import read_recent_jobs
 from mirage.store.operations import clusters
@@ -138,32 +134,3 @@ def test_rows_of_before_are_brought_to_it(
         (job,) = job_history.list_jobs(tx, 1)
     assert tuple(found) == (began, end, cancelled_at)
     assert (job.start, job.end, job.cancelled_at) == tuple(found)
-
-
-NEW = {
-    "unread",
-    "elapsed_s",
-    "planned_start",
-    "expected_end",
-    "cancelled_at",
-    "memory_mib",
-    "array",
-    "heterogeneous",
-}
-NEW |= {"exit_code", "submit_line", "taken_at"}
-"""Columns that 0.1.0 did not keep."""
-
-
-def test_a_snapshot_of_before_tells_plans_from_starts(store: Store, filled_cluster_id: int) -> None:
-    waits = Job(job_id=JobId(3), submit=1, state=JobState.PENDING, planned_start=900)
-    runs = Job(job_id=JobId(4), submit=1, state=JobState.RUNNING, start=5, expected_end=800)
-    queue = Queue.from_jobs(10, [waits, runs])
-    old = {n.name: getattr(queue, n.name).tolist() for n in fields(Queue) if n.name not in NEW}
-    old |= {"start": [900, 5], "end": [-1, 800]}
-    with store.begin() as tx:
-        snapshots.add_snapshot(tx, filled_cluster_id, queue, None, {})
-        assert list(snapshots.read_queue(tx, filled_cluster_id, 10)) == [waits, runs]
-        packed = zlib.compress(json.dumps(old).encode())
-        tx.execute(tables.snapshots.update().values(queue=packed))
-    with store.read() as tx:
-        assert list(snapshots.read_queue(tx, filled_cluster_id, 10)) == [waits, runs]

@@ -20,7 +20,7 @@ from mirage.store.database import schema_migrations
 from mirage.store.database.engine import Store
 from mirage.store.database.read_model_tables import policy_outcomes
 from mirage.store.database.tables import SCHEMA, VERSION_TABLE, metadata
-from mirage.store.jobs import job_history
+from mirage.store.jobs import job_history, snapshots
 from mirage.store.operations import clusters
 from tests.support.paths import MIGRATIONS
 
@@ -218,6 +218,29 @@ def test_outcomes_of_policies_become_rows(empty_database_url: str) -> None:
             )
         ]
         tx.execute(policy_outcomes.insert().values(**row, interruption_s=1, overlap_s=1))
+
+
+def test_snapshots_lose_their_raw_columns_alone(empty_database_url: str) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0210")
+    rows = [
+        {"at": 60, "features": '{"nodes": 3}', "queue": b"packed", "nodes": b"packed"},
+        {"at": 120, "features": "{}", "queue": b"packed", "nodes": None},
+        {"at": 180, "features": "{}", "queue": None, "nodes": None},
+    ]
+    insert = text(
+        "INSERT INTO snapshots (cluster_id, taken_at, features, queue, nodes) "
+        "VALUES (1, :at, :features, :queue, :nodes)"
+    )
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        tx.execute(insert, rows)
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        snapshots.add_snapshot(tx, 1, 240, {})
+        kept = snapshots.list_snapshots(tx, 1, 0)
+    assert [(row.taken_at, row.features) for row in kept] == [
+        *((60, {"nodes": 3}), (120, {}), (180, {}), (240, {})),
+    ]
 
 
 _OLDER_CHAIN = text(

@@ -12,7 +12,6 @@ import pytest
 from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Action, Decision, Mode
-from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import DAY_S
 from mirage.services.control.limits import Limits
 from mirage.services.provision.overlap_budget import read_overlap_budget
@@ -136,7 +135,7 @@ def looks(store: Store, *instants: int) -> None:
     """Mirage looked at the queue at these instants."""
     with store.begin() as tx:
         for at in instants:
-            snapshots.add_snapshot(tx, 1, Queue.from_jobs(at, ()), None, {})
+            snapshots.add_snapshot(tx, 1, at, {})
 
 
 @pytest.mark.parametrize(
