@@ -190,8 +190,7 @@ def _count_cpus(payload: Payload) -> int:
     told = parse_number(payload.get("cpus"))
     if told is not None:
         return told
-    counted = parse_text(payload.get("tres_alloc_str")) or parse_text(payload.get("tres_req_str"))
-    amounts, _ = tres.parse_readable_tres(counted)
+    amounts, _ = tres.parse_readable_tres(_read_tres(payload))
     return amounts.get("cpu", 0)
 
 
@@ -205,4 +204,9 @@ def _count_job_gpus(payload: Payload, nodes: int) -> int | None:
     }
     requests = (Request(parse_text(payload.get(name)), many) for name, many in units.items())
     details = map(parse_text, expect_list(payload.get("gres_detail")))
-    return count_job_gpus(parse_text(payload.get("tres_alloc_str")), requests, details)
+    return count_job_gpus(_read_tres(payload), requests, details)
+
+
+def _read_tres(payload: Payload) -> str:
+    """Return what the job has, or asks for before it has anything, as squeue's tres-alloc does."""
+    return parse_text(payload.get("tres_alloc_str")) or parse_text(payload.get("tres_req_str"))

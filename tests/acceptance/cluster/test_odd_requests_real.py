@@ -19,7 +19,8 @@ def submit_held(rig: SlurmRig, *words: str, user: str) -> JobId:
     return JobId(rig.testbed.sbatch("--hold", *words, user=user))
 
 
-def read_beside(rig: SlurmRig, cluster: Cluster) -> None:
+def read_beside(rig: SlurmRig, cluster: Cluster) -> dict[JobId, int | None]:
+    """Check what is read of them; the GPUs of each job in the queue."""
     odd = [submit_held(rig, f"--gres={ODD[n % len(ODD)]}", user="bob") for n in range(ODD_JOBS)]
     each_task = submit_held(rig, "--gpus-per-task=2", "--ntasks=2", user="carol")
     each_socket = submit_held(rig, "--gpus-per-socket=2", "--sockets-per-node=2", user="carol")
@@ -41,6 +42,7 @@ def read_beside(rig: SlurmRig, cluster: Cluster) -> None:
         return {job.job_id for job in cluster.fetch_job_records([*odd, *plain])} == {*odd, *plain}
 
     rig.testbed.wait_until(knows_all, 60, "each of them in accounting")
+    return gpus
 
 
 def test_beside_odd_requests_the_commands_read_each_job(slurm_rig: SlurmRig) -> None:
@@ -50,4 +52,5 @@ def test_beside_odd_requests_the_commands_read_each_job(slurm_rig: SlurmRig) -> 
 def test_beside_odd_requests_slurmrestd_reads_each_job(
     slurm_rig: SlurmRig, rest_rig: RestRig
 ) -> None:
-    read_beside(slurm_rig, rest_rig.cluster)
+    gpus = read_beside(slurm_rig, rest_rig.cluster)
+    assert {job.job_id: job.gpus for job in slurm_rig.cluster.fetch_queue()} == gpus

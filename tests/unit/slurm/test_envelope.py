@@ -185,6 +185,7 @@ _TASKS: dict[str, Any] = {
         ({"tres_per_task": "", "tres_per_socket": "gres/gpu:2"}, None),
         ({"tres_per_job": "gres/gpu:8"}, 8),
         ({"tres_per_task": "gpu:a b:1"}, None),
+        ({"tres_per_task": "gpu:a b:1", "tres_alloc_str": "", "tres_req_str": "gres/gpu=1"}, 1),
         ({"tres_per_task": "gpu:9999999T"}, None),
         ({"tres_alloc_str": "cpu=2,gres/gpu=10995115178248372224"}, None),
         ({"tres_alloc_str": "cpu=2,energy=16E,gres/gpu=3"}, 3),
