@@ -77,7 +77,7 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster_file: Path) -> N
         "skipped": {},
         "assumed": {replay.NO_LIMIT: {"rows": 1, "first": [6]}},
     }
-    assert done.err.startswith(f"mirage: warning: {dump}: 3 of 6 rows were left out: ")
+    assert f"mirage: warning: {dump}: 3 of 6 rows were left out: " in done.err
     assert len(done.err.splitlines()) == 1
 
 
