@@ -53,24 +53,24 @@ def suggest_policies() -> list[str]:
 def suggest_models() -> list[str]:
     """Suggest trained models as commands take them: models/NAME and models/NAME/VERSION."""
     under = get_models_dir()
-    found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
-    names = {name.partition("/")[0] for name in found}
-    return [f"models/{name}" for name in sorted({*found, *names}) if _is_harmless(name)]
+    versions = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
+    names = {name.partition("/")[0] for name in versions}
+    return [f"models/{name}" for name in sorted({*versions, *names}) if _is_harmless(name)]
 
 
 def fetch_rows(path: str, *, limit: int) -> list[dict[str, Any]]:
     """Return the rows of the service's answer; none if it refuses or does not answer in time."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
 
     def collect_rows() -> None:
         with suppress(Exception):  # the prompt has no place for an error
-            found.extend(_request_rows(f"{path}?limit={limit}"))
+            rows.extend(_request_rows(f"{path}?limit={limit}"))
 
     # In a thread: a look-up of the host's name cannot be cut short otherwise.
     thread = Thread(target=collect_rows, daemon=True)
     thread.start()
     thread.join(get_patience_s())
-    return [] if thread.is_alive() else found
+    return [] if thread.is_alive() else rows
 
 
 def get_patience_s() -> float:
