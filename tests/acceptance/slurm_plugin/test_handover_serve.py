@@ -99,13 +99,14 @@ def clients(slurm_host: Testbed) -> Iterator[dict[str, Client]]:
 
 
 def begun(alice: Alice, name: str, pair: Pair) -> Client:
-    # Age counts in minutes here: in seconds the lower id goes first, and the less nice.
+    # On a busy host minutes may pass until the standby is freed: bob's last job gains age, and the
+    # standby none. It is so nice that no age of these minutes matters.
     pair.bob()
     pair.bob("--hold")
     body = f"exec {python_for_users()[0]} {PROGRAMS}/serving_link.py"
     chain = alice.submit(name, body, style="serve", options=pair.where)
     chain.until(lambda: chain.job(2) > 0, "the standby")
-    pair.bob("--nice=1")
+    pair.bob("--nice=100000")
     client = Client(chain)
     client.start()
     return client

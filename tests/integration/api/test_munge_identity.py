@@ -23,6 +23,7 @@ from mirage.store.database.engine import Store
 from tests.support.api.running import CHAIN, CLUSTER, Client, Stage
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.forger import as_root, forging
+from tests.support.slurm_plugin.prepared import PATIENTLY
 
 pytestmark = pytest.mark.usefixtures("munge")
 
@@ -36,7 +37,7 @@ def client(client_with_munge: Client) -> Client:
 
 
 def register(client: Client, chain_id: str, **more: str) -> str:
-    """What the wrapped sbatch's own code says, in a process of its own as always."""
+    """What the wrapped sbatch's own code says, in a process of its own as always; it is patient."""
     environment = os.environ | {"MIRAGE_URL": client.url, "PYTHONPATH": str(PLUGIN)}
     environment |= {"MIRAGE_CLUSTER_NAME": CLUSTER} | more
     done = subprocess.run(
@@ -49,11 +50,12 @@ def register(client: Client, chain_id: str, **more: str) -> str:
     return done.stdout + done.stderr
 
 
-_REGISTER = """
+_REGISTER = f"""
+{PATIENTLY}
 import os, sys
 from mirage_client import Unreachable
 from mirage_wrapper import registration, settings
-asked = settings.Settings({"chain": "8", "overlap-price": "0.25"})
+asked = settings.Settings({{"chain": "8", "overlap-price": "0.25"}})
 try:
     registration.register_chain(sys.argv[1], 101, asked, dict(os.environ))
 except Unreachable as error:

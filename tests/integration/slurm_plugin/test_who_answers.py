@@ -45,7 +45,7 @@ def credentials(slurm: FakeSlurm) -> bool:
 
 def test_the_wrapper_tells_a_forger_nothing(slurm: FakeSlurm, forger: Forger) -> None:
     slurm.script("#!/bin/sh\ntrue\n")
-    done = slurm.sbatch("--mirage-chain=2", "job.sh", env={"MIRAGE_URL": forger.url})
+    done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env={"MIRAGE_URL": forger.url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     assert forger.heard() == ""
     assert not credentials(slurm)
@@ -100,7 +100,7 @@ def test_the_services_account_is_believed_where_the_site_names_it(
         with forging(path=path) as service:
             configuration.write_text(f"# here\nurl = {service.url}\naccount = {BOB}\n")
             env = {"MIRAGE_URL": "", "MIRAGE_CLIENT_CONF": str(configuration)}
-            done = slurm.sbatch("--mirage-chain=2", "job.sh", env=env)
+            done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env=env)
             assert b": 2 links\n" in done.stderr
             assert ("MUNGE" in service.heard()) == credentials(slurm) == (way == "port")
 
@@ -186,7 +186,7 @@ def test_without_a_socket_on_this_host_the_sentence_says_what_to_set(slurm: Fake
     env = {"MIRAGE_URL": "", "MIRAGE_CLIENT_CONF": "/dev/null"}
     if os.path.exists("/run/mirage/api.sock"):
         pytest.skip("this host has a service")
-    done = slurm.sbatch("--mirage-chain=2", "job.sh", env=env)
+    done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env=env)
     assert b"there is no /run/mirage/api.sock on this host: start the service, or" in done.stderr
     assert ADVICE.encode() in done.stderr
 
@@ -241,7 +241,9 @@ def test_a_redirect_is_followed_nowhere(slurm: FakeSlurm) -> None:
     with forging() as bob:
         away = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {bob.url}/\r\n\r\n"
         with forging(away, uid=0) as service:
-            done = slurm.sbatch("--mirage-chain=2", "job.sh", env={"MIRAGE_URL": service.url})
+            done = slurm.sbatch(
+                "--mirage-chain=2", "job.sh", patient=True, env={"MIRAGE_URL": service.url}
+            )
             assert "MUNGE" in service.heard()
         assert bob.heard() == ""
     assert b"is not registered (307)" in done.stderr
@@ -256,6 +258,7 @@ def test_the_credential_names_the_cluster_and_the_service(slurm: FakeSlurm, tmp_
     plain |= {"MIRAGE_CLIENT_CONF": str(configuration)}
     in_file = "cluster = filed\n"
     with forging(NOW, uid=0) as service:
+        named = plain | {"MIRAGE_URL": service.url}
         for text, more, name in (
             (in_file, {"MIRAGE_CLUSTER_NAME": "Named", "SLURM_CLUSTER_NAME": "jobs"}, "named"),
             (in_file, {"SLURM_CLUSTER_NAME": "jobs"}, "filed"),
@@ -263,13 +266,11 @@ def test_the_credential_names_the_cluster_and_the_service(slurm: FakeSlurm, tmp_
             ("", {}, "conf-1"),
         ):
             configuration.write_text(text)
-            slurm.sbatch(
-                "--mirage-chain=2", "job.sh", env=plain | more | {"MIRAGE_URL": service.url}
-            )
+            slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env=named | more)
             words = (slurm.root / "payload").read_text().split(" ")
             assert (words[:2], words[3:]) == (["POST", "/api/v1/chains"], [name, "mirage"])
         (slurm.root / "payload").unlink()
         slurms.write_text("")
-        done = slurm.sbatch("--mirage-chain=2", "job.sh", env=plain | {"MIRAGE_URL": service.url})
+        done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env=named)
     assert b"no cluster's name: set cluster = NAME in /etc/mirage/client.conf" in done.stderr
     assert not credentials(slurm)

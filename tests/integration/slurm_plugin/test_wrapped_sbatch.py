@@ -327,7 +327,7 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, registrar: Ser
     slurm.script(SCRIPT)
     url = f"http://127.0.0.1:{registrar.server_port}"
     words = ["--mirage-chain=5", "--mirage-policy=average", "--mirage-overlap-price=0.25"]
-    done = slurm.sbatch(*words, "job.sh", env={"MIRAGE_URL": url})
+    done = slurm.sbatch(*words, "job.sh", patient=True, env={"MIRAGE_URL": url})
     (chain,) = slurm.chains()
     told = b"mirage: chain %s: 5 links\n" % (chain.name.encode(),)
     assert (done.stdout, done.stderr) == (b"Submitted batch job 101\n", told)
@@ -357,7 +357,7 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     why = "you have 2 chains that have not ended"
     registrar.body = json.dumps({"status": 429, "detail": why}).encode()
     url = f"http://127.0.0.1:{registrar.server_port}"
-    done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
+    done = slurm.sbatch("--mirage-chain=5", "job.sh", patient=True, env={"MIRAGE_URL": url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     (chain,) = slurm.chains()
     assert registrar.seen is not None
@@ -393,7 +393,8 @@ def test_a_service_in_trouble_costs_one_line(
     url = f"http://127.0.0.1:{registrar.server_port}"
     if trouble in ("down", "garbage"):
         url = "http://127.0.0.1:1" if trouble == "down" else "nonsense"
-    done = slurm.sbatch(*quiet, "--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
+    words = [*quiet, "--mirage-chain=5", "job.sh"]
+    done = slurm.sbatch(*words, patient=trouble != "silent", env={"MIRAGE_URL": url})
     assert (b"no answer in 1.8 s" in done.stderr) == registrar.is_silent
     assert done.returncode == 0
     assert done.stdout in (b"Submitted batch job 101\n", b"101\n")

@@ -111,8 +111,10 @@ class Stage:
             return False
 
     def _nodes_answer(self) -> bool:
-        """After a restart slurmctld hears of them one by one."""
-        return set(self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()) <= _UP
+        """After a restart slurmctld hears of them one by one. A node whose state ends in `-` is
+        planned for a job that waits."""
+        shown = self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout
+        return {state.removesuffix("-") for state in shown.split()} <= _UP
 
     def _clear(self, kept: JobId) -> None:
         others = [job_id for job_id in self._listed() if job_id != str(kept)]

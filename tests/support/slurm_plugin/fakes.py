@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.paths import PLUGIN
+from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_wrapper
 
 WRAPPER = PLUGIN / "sbatch"
 
@@ -268,11 +270,14 @@ class FakeSlurm:
         self,
         *words: str,
         program: Path = WRAPPER,
+        patient: bool = False,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
+        """Run the wrapper; a `patient` one waits for the service however busy the machine is."""
+        command = [sys.executable, *prepare_wrapper(program, PATIENTLY)] if patient else [program]
         return subprocess.run(
-            [program, *words],
+            [*command, *words],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,

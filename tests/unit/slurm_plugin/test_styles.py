@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.fakes import WRAPPER, FakeSlurm
-from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_wrapper
+from tests.support.slurm_plugin.fakes import FakeSlurm
 
 OLD_STYLES = (None, "switch", "wait", "serve")
 
@@ -65,9 +63,8 @@ def test_a_service_that_knows_no_such_style_is_told_of_the_chain_without_it(
     slurm.script("#!/bin/sh\ntrue\n")
     url = f"http://127.0.0.1:{old_service.server_port}"
     done = slurm.sbatch(
-        *prepare_wrapper(WRAPPER, PATIENTLY),
         *("--mirage-chain=2", *words, "job.sh"),
-        program=Path(sys.executable),
+        patient=True,
         env={"MIRAGE_URL": url},
     )
     (chain,) = slurm.chains()
