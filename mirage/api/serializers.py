@@ -10,6 +10,7 @@ from mirage.domain.handover import Handover, list_handovers
 from mirage.domain.timelimit import UNLIMITED
 from mirage.http.dependencies import Freshness, to_instant, to_optional_instant
 from mirage.services.chains import explanations, link_risks, overlap_price
+from mirage.services.chains.expected_start import ExpectedStart
 from mirage.store.chains.chains import HandoverRow
 from mirage.store.operations.modes_in_force import ModesInForce
 
@@ -57,7 +58,11 @@ def serialize_risk(chain: Chain) -> chain_schemas.AtRisk | None:
 
 
 def serialize_chain(
-    found: Chain, links: Sequence[Link], fresh: Freshness, modes: ModesInForce
+    found: Chain,
+    links: Sequence[Link],
+    fresh: Freshness,
+    modes: ModesInForce,
+    expected: ExpectedStart | None,
 ) -> chain_schemas.ChainView:
     summary = serialize_chain_summary(found, links, modes)
     return chain_schemas.ChainView(
@@ -68,8 +73,18 @@ def serialize_chain(
             for pair in list_handovers(links)
             if pair.over is not None
         ],
+        expected_start=None if expected is None else _serialize_expected_start(expected),
         as_of=fresh.as_of,
         stale=fresh.stale,
+    )
+
+
+def _serialize_expected_start(expected: ExpectedStart) -> chain_schemas.ExpectedStartView:
+    return chain_schemas.ExpectedStartView(
+        link=expected.link,
+        at=to_instant(expected.p50),
+        earliest=to_instant(expected.p10),
+        latest=to_instant(expected.p90),
     )
 
 

@@ -119,6 +119,12 @@ class PageContext:
         return known if self.reader.can_see(PARTITIONS) else known.hide_names()
 
     @property
+    def queue_at(self) -> int:
+        """Return when the queue was read; now, if it was never read."""
+        taken_at, _ = self._freshness
+        return self.now if taken_at is None else taken_at
+
+    @property
     def _freshness(self) -> tuple[int | None, bool]:
         """Return when the queue was read (None: never), and whether that is too long ago."""
         fresh = read_freshness(self.tx, self.given)
@@ -130,7 +136,7 @@ class PageContext:
         shown = {
             "now": now,
             "taken_at": taken_at,
-            "at": now if taken_at is None else taken_at,
+            "at": self.queue_at,
             "stale": stale,
             "instant_name": "queue read" if stale else "now",
             "modes": self.modes,

@@ -34,6 +34,7 @@ from mirage.http.problems import ProblemError, build_invalid_error
 from mirage.policy.registry import is_model
 from mirage.services.chains import chain_quota
 from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.expected_start import read_expected_start
 from mirage.services.chains.lifecycle import Registration
 from mirage.services.control import limit_overrides
 from mirage.store.chains import chains, decisions
@@ -228,11 +229,16 @@ def _read_chain_view(
     tx: Transaction, given: ApiContext, chain_id: ChainId
 ) -> chain_schemas.ChainView:
     found = chains.get_chain(tx, given.cluster_id, chain_id)
+    links = chains.list_links(tx, given.cluster_id, chain_id)
+    fresh = read_freshness(tx, given)
+    # The last look at the queue, so that the answer, and its ETag, stand until the next one.
+    now = given.clock() if fresh.as_of is None else int(fresh.as_of.timestamp())
     return serializers.serialize_chain(
         found,
-        chains.list_links(tx, given.cluster_id, chain_id),
-        read_freshness(tx, given),
+        links,
+        fresh,
         read_modes(tx, given.cluster_id),
+        read_expected_start(tx, given.cluster_id, found, links, now=now),
     )
 
 

@@ -194,9 +194,23 @@ class HandoverView(WireModel):
     )
 
 
+class ExpectedStartView(WireModel):
+    """When the script of the next link is expected to begin, with the planned release in it."""
+
+    link: int = Field(examples=[4])
+    at: datetime = Field(description="The median.", examples=[_NOON])
+    earliest: datetime = Field(
+        description="8 of 10 starts lie between `earliest` and `latest`.", examples=[_NOON]
+    )
+    latest: datetime = Field(examples=["2026-03-02T14:30:00Z"])
+
+
 class ChainView(ChainSummary, Answer):
     links: list[LinkView]
     handovers: list[HandoverView] = Field(description="The complete hand-overs, oldest first.")
+    expected_start: ExpectedStartView | None = Field(
+        description="When the next link is expected to start; null: nothing foretells it."
+    )
 
 
 class NextLinkView(WireModel):

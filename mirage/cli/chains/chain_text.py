@@ -154,6 +154,7 @@ def render_chain_page(
 ) -> Iterator[RenderableType]:
     """Yield the parts of a chain's page; `drawn` is its timeline, line by line."""
     yield render_chain_table([chain], width)
+    yield from map(escape, describe_expected_start(chain))
     if chain["note"] and chain.get("at_risk") is None:
         yield escape(escape_unprintable(chain["note"]))
     yield from map(escape, describe_price(chain))
@@ -215,6 +216,17 @@ def describe_price(chain: Mapping[str, Any]) -> Iterator[str]:
     why = chain.get("overlap_price_why")
     if why is not None:
         yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption ({why})."
+
+
+def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
+    """Describe when the next link starts; yields nothing where nothing foretells it."""
+    start = chain.get("expected_start")
+    if start is not None:
+        at, first, last = map(
+            format_day_and_time, (start["at"], start["earliest"], start["latest"])
+        )
+        between = "" if first == last else f" (8 of 10 times between {first} and {last})"
+        yield f"Link {start['link']} is expected to start at {at}{between}."
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:

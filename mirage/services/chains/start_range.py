@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mirage.domain.chain import Link, LinkState, Position
 from mirage.store.chains import decisions
+from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey
 from mirage.store.forecasts import handover_forecasts
@@ -37,15 +38,23 @@ def read_start_ranges(
     held = [key for key, link in by_key.items() if _is_held(link)]
     for key, row in decisions.find_last_decisions(tx, cluster_id, held).items():
         known = newest.get(key)
-        if row.forecast is not None and (known is None or known.at < row.last_at):
-            newest[key] = ForecastRow(
-                chain_id=row.chain_id,
-                index=row.index,
-                source=row.policy,
-                at=row.last_at,
-                forecast=row.forecast,
-            )
+        made = build_forecast_row(row)
+        if made is not None and (known is None or known.at < row.last_at):
+            newest[key] = made
     return {key: compute_start_range(by_key[key], row) for key, row in newest.items()}
+
+
+def build_forecast_row(row: DecisionRow) -> ForecastRow | None:
+    """Return the forecast of a decision, as of its newest repetition; None: it has none."""
+    if row.forecast is None:
+        return None
+    return ForecastRow(
+        chain_id=row.chain_id,
+        index=row.index,
+        source=row.policy,
+        at=row.last_at,
+        forecast=row.forecast,
+    )
 
 
 def _is_held(link: Link) -> bool:

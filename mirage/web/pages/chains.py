@@ -10,6 +10,7 @@ from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
 from mirage.http.chain_access import ChainPath, StateRequest, get_visible_chain
 from mirage.http.dependencies import Context
 from mirage.services.chains import explanations, link_risks
+from mirage.services.chains.expected_start import read_expected_start
 from mirage.services.chains.overlap_price import describe_price
 from mirage.services.reports import chain_timeline as timelines
 from mirage.store.chains import chains, decisions
@@ -48,6 +49,7 @@ def show_chain(
         found=timelines.build_timeline(look.tx, look.cluster_id, chain, links, index=link),
         logs=timelines.list_logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,
+        expected=read_expected_start(look.tx, look.cluster_id, chain, links, now=look.queue_at),
         own_mode=look.modes.get_shown_mode(chain, links),
         writes=obeys and not _is_read_only(look),
         decisions=rows[:_DECISIONS],

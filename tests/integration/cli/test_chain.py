@@ -5,6 +5,7 @@ import os
 import pwd
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from mirage.store.chains import chains
 from mirage.store.database.engine import Store, Transaction
 from tests.support import mirage_process
 from tests.support.api.fixtures import context, stage, store
-from tests.support.api.rows import add_chain, add_decision, add_links
+from tests.support.api.rows import HOUR, add_chain, add_decision, add_links
 from tests.support.api.running import CHAIN, NOW, Client, Stage
+from tests.support.chains import make_link
 from tests.support.cli.in_process import environment, run_in_process
 from tests.support.mirage_process import Answer
 
@@ -152,6 +154,25 @@ def test_lists_longer_than_a_page_come_whole(client: Client, store: Store, clust
             chains.save_chain(tx, cluster_id, one)
     assert len(json.loads(run("list", "--limit", "600", "--json", url=client.url).out)) == 501
     assert len(json.loads(run("list", "--limit", "3", "--json", url=client.url).out)) == 3
+
+
+def test_a_chain_is_shown_with_the_expected_start_of_its_next_link(
+    client: Client, chain: ChainId, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        links = chains.list_links(tx, cluster_id, chain)
+        chains.save_link(tx, cluster_id, replace(links[-1], time_limit_s=HOUR))
+        standby = make_link(
+            chain, 4, 104, submit=NOW, planned_start=NOW + 9 * HOUR, partition="gpu"
+        )
+        chains.save_link(tx, cluster_id, standby)
+    served = json.loads(run("show", chain, "--json", url=client.url).out)["expected_start"]
+    assert served["link"] == 4
+    assert served["at"] == served["earliest"] == served["latest"]
+    at = datetime.fromtimestamp(NOW + 9 * HOUR, UTC)
+    assert datetime.fromisoformat(served["at"]) == at
+    words = f"Link 4 is expected to start at {at.astimezone():%m-%d %H:%M}."
+    assert words in run("show", chain, url=client.url, COLUMNS="120").out
 
 
 def test_a_chain_is_shown_with_links_and_handovers(client: Client, chain: ChainId) -> None:

@@ -52,6 +52,17 @@ def test_others_see_it_without_buttons_and_logs(browser: Browser, site: Site) ->
     assert not [words for words in headings if words.startswith("Logs")]
 
 
+def test_its_first_words_say_when_its_next_link_is_expected(browser: Browser, site: Site) -> None:
+    served = site.client.get(f"/api/v1{PAGE}").json()["expected_start"]
+    with visiting(browser, site.url) as visitor:
+        visitor.open(PAGE)
+        words = visitor.page.locator("#expected").inner_text()
+        instants = visitor.page.locator("#expected time")
+        listed = [one.get_attribute("datetime") for one in instants.all()]
+    assert words.startswith(f"Link {served['link']} is expected to start at ")
+    assert listed == [served["at"], served["earliest"], served["latest"]]
+
+
 @pytest.mark.parametrize(
     ("max_overlap_s", "overlap"), [(None, "no overlap"), (1200, "an overlap of 20 min at most")]
 )
