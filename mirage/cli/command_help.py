@@ -140,6 +140,10 @@ MANUAL: dict[str, HelpEntry] = {
                 "mirage simulate jobs.parquet --cluster c.toml --from 2026-02-01 "
                 "--until 2026-02-15 --weekly",
             ),
+            (
+                "how many days two weeks of training take, under each policy",
+                "mirage simulate jobs.parquet --cluster c.toml --work 336h --time-limit 48:00:00",
+            ),
         ),
         _LONG,
         _TRACE,

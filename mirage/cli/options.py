@@ -1,11 +1,13 @@
 """Options that many commands share, and the models' folder from the configuration."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mirage.config.paths import get_models_dir
+from mirage.errors import InputError
 
 ConfigOption = Annotated[
     Path | None,
@@ -13,6 +15,23 @@ ConfigOption = Annotated[
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def check_finite(option: typer.CallbackParam, number: float) -> float:
+    """Return an option's number if it is finite; the parser also accepts `nan` and `inf`."""
+    if not math.isfinite(number):
+        raise InputError(f"{option.opts[0]} {number} is not a finite number")
+    return number
+
+
+OverlapPriceOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        callback=check_finite,
+        help="What an hour of overlap costs, in hours of interruption.",
+    ),
+]
 
 TimezoneOption = Annotated[
     str | None,

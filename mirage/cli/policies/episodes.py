@@ -12,8 +12,8 @@ from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.connection.suggestions import suggest_partitions
-from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
-from mirage.cli.policies.table_options import check_finite, make_table, warn_of_unreplayed_rows
+from mirage.cli.options import JsonOption, TimezoneOption, check_finite, warn_of_local_times
+from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import InputError

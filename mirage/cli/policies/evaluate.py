@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.connection.suggestions import suggest_policies
-from mirage.cli.options import ConfigOption, get_models_folder
-from mirage.cli.policies.table_options import OverlapPriceOption
+from mirage.cli.options import ConfigOption, OverlapPriceOption, get_models_folder
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S

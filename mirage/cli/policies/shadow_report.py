@@ -19,15 +19,12 @@ from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.options import (
     ConfigOption,
     JsonOption,
+    OverlapPriceOption,
     TimezoneOption,
     get_models_folder,
     warn_of_local_times,
 )
-from mirage.cli.policies.table_options import (
-    OverlapPriceOption,
-    make_table,
-    warn_of_unreplayed_rows,
-)
+from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import render_rows_table
 from mirage.cli.ui.signals import end_like_ctrl_c

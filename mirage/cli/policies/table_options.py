@@ -1,10 +1,9 @@
 """Code that commands which write hand-over tables share: progress, Ctrl-C, left-out rows."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -16,8 +15,6 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-
-from mirage.errors import InputError
 
 if TYPE_CHECKING:
     from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
@@ -53,23 +50,6 @@ def warn_of_unreplayed_rows(trace: Path, taken: "replay.Replay") -> None:
             f"replayed: {why}",
             err=True,
         )
-
-
-def check_finite(option: typer.CallbackParam, number: float) -> float:
-    """Return an option's number if it is finite; the parser also accepts `nan` and `inf`."""
-    if not math.isfinite(number):
-        raise InputError(f"{option.opts[0]} {number} is not a finite number")
-    return number
-
-
-OverlapPriceOption = Annotated[
-    float,
-    typer.Option(
-        min=0.0,
-        callback=check_finite,
-        help="What an hour of overlap costs, in hours of interruption.",
-    ),
-]
 
 
 @contextmanager

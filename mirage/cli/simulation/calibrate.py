@@ -16,11 +16,11 @@ from mirage.cli.simulation.simulate import (
     ClusterName,
     format_hours,
     format_ratio,
-    show_share_bar,
     to_epoch_s,
     warn_of_refused_rows,
 )
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.studies.output_check import check_writable
 

@@ -1,8 +1,7 @@
 """`mirage simulate`: replays a log on a simulated cluster."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,14 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
+from mirage.cli.options import (
+    JsonOption,
+    OverlapPriceOption,
+    TimezoneOption,
+    warn_of_local_times,
+)
+from mirage.cli.simulation.finish import plan_chains, play_chains
 from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
+from mirage.domain.chain import OVERLAP_PRICE
+from mirage.errors import InputError
 from mirage.sim.slurm_release import describe_planner
 
 if TYPE_CHECKING:
@@ -50,19 +56,40 @@ def simulate_log(
         datetime | None,
         typer.Option(
             "--from",
-            help="Compare jobs submitted from this day on (UTC). "
+            help="Compare jobs, or with --work submit chains, from this day on (UTC). "
             "Default: 6 days after the log's first start.",
         ),
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option(help="Compare jobs submitted before this day (UTC). Default: all."),
+        typer.Option(help="Compare jobs, or submit chains, before this day (UTC). Default: all."),
     ] = None,
     cluster_name: ClusterName = None,
     timezone: TimezoneOption = None,
     weekly: Annotated[
         bool, typer.Option("--weekly", help="Also show the mean wait of each week.")
     ] = False,
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Instead of comparing waits, play chains among the log's jobs until each has "
+            "worked for so long (336h, 14-0): the days that this takes under each policy.",
+        ),
+    ] = None,
+    chains: Annotated[
+        int,
+        typer.Option(min=1, max=1000, help="With --work: chains, evenly spaced over the log."),
+    ] = 20,
+    nodes: Annotated[int, typer.Option(min=1, help="With --work: nodes of each link.")] = 1,
+    time_limit: Annotated[
+        str, typer.Option(metavar="TIME", help="With --work: the time limit of each link.")
+    ] = "48:00:00",
+    startup_time: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="With --work: how long each link needs until it works."),
+    ] = "10m",
+    overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a log on a simulated cluster, and compare the waits with the log's.
@@ -71,6 +98,11 @@ def simulate_log(
     (at most its time limit), and when a user cancelled a waiting job. It never uses when a job
     started. It compares the jobs that started, except those flagged `*_suspect`.
     docs/reference/simulate.md explains the figures.
+
+    With --work the command plays chains of sequential links on the same simulated cluster, one
+    chain at a time, under plain Slurm and under Mirage's policies. `auto` pins the next link to its
+    predecessor's nodes where nobody can share them. `bound` is the chain whose every link starts as
+    its predecessor ends.
 
     The command leaves out rows that contradict themselves, and names and counts them in a warning
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
@@ -85,6 +117,8 @@ def simulate_log(
     from mirage.studies.replay.log_replay import build_document, choose_judged_window
     from mirage.traces.workloads import replay
 
+    if work is not None and (weekly or out is not None):
+        raise InputError("--weekly and --out tell of jobs, and --work of chains: leave one out")
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name, timezone)
     window = choose_judged_window(
@@ -94,6 +128,20 @@ def simulate_log(
     )
     warn_if_compiling()
     sim = build_simulator(taken, params)
+    if work is not None:
+        plan = plan_chains(
+            taken,
+            params,
+            window,
+            chains=chains,
+            nodes=nodes,
+            times=(work, time_limit, startup_time),
+            overlap_price=overlap_price,
+        )
+        play_chains(taken, sim, plan, as_json=as_json)
+        warn_of_local_times(trace, taken.zone_taken)
+        warn_of_refused_rows(trace, taken)
+        return
     with show_share_bar(trace.name) as told:
         report = run(taken, sim, window, told)
     if out is not None:
@@ -113,19 +161,6 @@ def simulate_log(
 def to_epoch_s(when: datetime) -> int:
     """Return the instant in epoch seconds; without a zone it is in UTC."""
     return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
-
-
-@contextmanager
-def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
-    """Show a bar on standard error, and yield its setter; None if that is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(escape(name), total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _render_tables(taken: "Replay", report: "SimulationReport", *, weekly: bool) -> Iterator[Table]:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -32,6 +34,19 @@ def show_progress(name: str, total: int) -> Iterator[Callable[..., None]]:
     with bar:
         task = bar.add_task(name, total=total)
         yield lambda steps=1: bar.advance(task, steps)
+
+
+@contextmanager
+def show_share_bar(name: str) -> Iterator[Callable[[float], None] | None]:
+    """Show a bar on standard error, and yield its setter; None if that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(escape(name), total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 @contextmanager

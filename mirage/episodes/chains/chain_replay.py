@@ -7,11 +7,9 @@ stand in the very queue that the others' jobs wait in, so what chains cost other
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from mirage.domain.arrays import Ints
 from mirage.domain.chain import Position
-from mirage.domain.decision import RECENT_JOBS, Waits
+from mirage.domain.decision import Waits
+from mirage.episodes.chains.log_jobs import LogJobs
 from mirage.episodes.chains.standby import AFTER_END_S, Standby
 from mirage.episodes.table.metadata import STEP_S
 from mirage.ports import Policy
@@ -68,8 +66,7 @@ class ChainReplay:
     runs: list[LinkRun] = field(default_factory=list)
     """In the order of their submission."""
     _sim: Simulator = field(init=False)
-    _nodes: Ints = field(init=False)
-    _limits: Ints = field(init=False)
+    _log: LogJobs = field(init=False)
     _by_job: dict[int, LinkRun] = field(default_factory=dict)
     _unpin: dict[int, list[Standby]] = field(default_factory=dict)
     """By instant: pinned standbys whose predecessor has ended."""
@@ -78,8 +75,7 @@ class ChainReplay:
         """Replay the whole log and return the cluster, with its `start` and `end` columns."""
         first = int(self.workload.submit.min()) - 1
         self._sim = Simulator(self.params, self.workload, now=first)
-        self._nodes = np.array([j.nodes for j in self.workload.jobs], dtype=np.int64)
-        self._limits = np.array([j.time_limit_s for j in self.workload.jobs], dtype=np.int64)
+        self._log = LogJobs.from_workload(self.workload)
         opening = sorted((slot.first, i) for i, slot in enumerate(self.slots))
         for at, i in opening:
             self._advance_to(at)
@@ -163,19 +159,8 @@ class ChainReplay:
             before = self._by_job[run.standby.predecessor]
             earlier = before.standby and self._by_job[before.standby.predecessor]
             if before.end is None and not (earlier and earlier.end is None):
-                waits = waits or self._collect_waits()
+                waits = waits or self._log.collect_waits(self._sim.start)
                 run.standby.ask_policy(self._sim, self.policy, waits)
-
-    def _collect_waits(self) -> Waits:
-        start = self._sim.start
-        rows = np.flatnonzero(start >= 0)
-        rows = rows[np.argsort(start[rows], kind="stable")[-RECENT_JOBS:]]
-        return Waits(
-            start=start[rows],
-            wait_s=start[rows] - self.workload.submit[rows],
-            nodes=self._nodes[rows],
-            time_limit_s=self._limits[rows],
-        )
 
     # Submissions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads import replay
+from mirage.traces.workloads import replay, synthetic
 from tests.support.mirage_process import Answer, run
 from tests.support.paths import CHECKOUT, SHARED
 
@@ -182,3 +182,57 @@ def test_lonestar6_is_as_near_to_its_log_as_promised() -> None:
     assert told["fidelity"]["spearman"] >= 0.50
     assert told["fidelity"]["weekly_corr"] >= 0.60
     assert 0.7 <= told["fidelity"]["mean_ratio"] <= 1.4
+
+
+def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
+    """On a busy synthetic log: nothing is faster than the bound, and who is early idles."""
+    log, cluster = write_busy_log(tmp_path)
+    words = ("--cluster", cluster, "--work", "30h", "--time-limit", "8:00:00", "--chains", "3")
+    done = simulate(log, *words, "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    days = {name: figures["days"] for name, figures in report["policies"].items()}
+    assert set(days) == {"reactive", "at-once", "average", "quantile", "auto", "bound"}
+    assert min(days.values()) == days["bound"]
+    idle = {name: figures["idle_node_hours"] for name, figures in report["policies"].items()}
+    assert idle["reactive"] == idle["bound"] == 0
+    assert max(idle.values()) == idle["at-once"] > 0
+    assert report["policies"]["bound"]["interrupted_h"] == 0
+    assert report["policies"]["bound"]["links"] == 4, "each works for 7 h 50 min at most"
+    assert report["chains"] + report["left_out"] == 3
+    shown = simulate(log, *words)
+    assert "30 h of work in links of 1 node(s) and 8 h" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--work", "30h", "--weekly"], "--weekly and --out tell of jobs, and --work of chains"),
+        (["--work", "x"], "--work x: not a time such as 4h or 48:00:00"),
+        (["--work", "9000h"], "choose less --work, or a longer log"),
+        (["--work", "30h", "--nodes", "9000"], "a pair of 9000 nodes does not fit"),
+        (["--work", "30h", "--time-limit", "10m"], "--startup-time must be shorter than"),
+    ],
+)
+def test_chains_that_cannot_be_played_are_refused_in_a_sentence(
+    tmp_path: Path, words: list[str], why: str
+) -> None:
+    log, cluster = write_busy_log(tmp_path)
+    done = simulate(log, "--cluster", cluster, *words)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
+def write_busy_log(folder: Path) -> tuple[Path, Path]:
+    """Three weeks of a log of 24 nodes, and its cluster file."""
+    jobs = synthetic.generate_workload("heavy", nodes=24, days=21, seed=1)
+    rows = (
+        f"{number}|{job.user}|{job.nodes}|{job.time_limit_s // 60}|{job.submit}|{job.submit}|"
+        f"{job.submit + job.run_s}|COMPLETED\n"
+        for number, job in enumerate(jobs, start=1)
+    )
+    log, cluster = folder / "busy.psv", folder / "busy.toml"
+    log.write_text(HEADER + "".join(rows))
+    cluster.write_text('[cluster]\nname = "busy"\nnodes = 24\n')
+    return log, cluster

@@ -1,0 +1,104 @@
+"""One chain on a simulated cluster, link after link, until its work is done.
+
+The links are sequential: a link that starts before its predecessor's end holds its nodes idle until
+then. The chain is alone with the log's jobs, which do not notice how it is moved.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mirage.domain.decision import Waits
+from mirage.episodes.chains.standby import Standby, run_handover
+from mirage.episodes.table.metadata import STEP_S
+from mirage.ports import Policy
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import SimJob, build_afterany
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work of a chain, and the links that do it."""
+
+    link: SimJob
+    """What each link asks for. It runs to its time limit, or until the work is done."""
+    work_s: int
+    """Seconds of work in all."""
+    startup_s: int = 0
+    """Seconds that each link needs until it works."""
+    overlap_price: float
+    """Hours of interruption that an hour of idle nodes costs, as policies are told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkRun:
+    """What came of a chain. Instants are epoch seconds; the other numbers are sums over its links,
+    in seconds."""
+
+    submitted: int
+    began: int | None = None
+    """The start of the first link, which no policy changes; None: it never started."""
+    finished: int | None = None
+    """None: the work was not done in the time that was simulated."""
+    links: int = 0
+    ran_s: int = 0
+    """From each link's start to its end."""
+    idle_s: int = 0
+    """The part of `ran_s` in which a link waited for its predecessor's end."""
+    interrupted_s: int = 0
+    """Between a link's end and the start of the next one."""
+
+
+def run_work(
+    sim: Simulator,
+    work: Work,
+    policy: Policy,
+    collect_waits: Callable[[], Waits],
+    *,
+    at_most: int,
+) -> WorkRun:
+    """Submit the chain now, and play it to its end, or to the instant `at_most`; `sim` is changed.
+
+    `collect_waits` returns the waits of the jobs that have started by now.
+    """
+    run = WorkRun(submitted=sim.now)
+    link = replace(work.link, run_s=work.link.time_limit_s)
+    job_id = sim.inject(link)
+    start = run.began = sim.run_until_started(job_id, at_most)
+    begin, left_s = start, work.work_s
+    while start is not None and begin is not None:
+        run.links += 1
+        end = start + link.time_limit_s
+        done_at = begin + work.startup_s + left_s
+        if done_at <= end:
+            run.ran_s += done_at - start
+            run.finished = done_at if done_at <= at_most else None
+            return run
+        run.ran_s += link.time_limit_s
+        left_s -= max(0, end - begin - work.startup_s)
+        standby = _submit_standby(sim, work, link, job_id, end)
+        handover = run_handover(
+            sim, standby, policy, lambda _: collect_waits(), step_s=STEP_S, at_most=at_most
+        )
+        if handover.successor_start >= at_most:
+            return run
+        job_id, start = standby.job_id, handover.successor_start
+        begin = max(start, end)
+        run.idle_s += begin - start
+        run.interrupted_s += begin - end
+        sim.advance_quietly(begin)
+    return run
+
+
+def _submit_standby(
+    sim: Simulator, work: Work, link: SimJob, predecessor: int, end: int
+) -> Standby:
+    record = sim.find(predecessor)
+    job = replace(link, dependencies=build_afterany(predecessor))
+    return Standby(
+        predecessor=predecessor,
+        job_id=sim.inject(job),
+        job=job,
+        node_list=() if record is None else record.allocated,
+        end=end,
+        overlap_price=work.overlap_price,
+    )
