@@ -295,6 +295,14 @@ class Link:
     """When Slurm will end the running job, by squeue."""
     replaced_at: int | None = None
     """When the link's job last replaced a job that was gone without having run."""
+    returns: int = 0
+    """How many jobs of the link gave their nodes back beside the running predecessor."""
+    returned_s: int = 0
+    """Seconds for which these jobs held the link's nodes."""
+    returned_at: int | None = None
+    """When the last of these jobs ended."""
+    returned_left_s: int | None = None
+    """Seconds that the predecessor had left then, by its time limit; None: it had no known end."""
 
     @property
     def has_vanished(self) -> bool:

@@ -59,7 +59,11 @@ def settle_forecast(
     tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, actual_wait_s: int
 ) -> None:
     """Record the successor's real wait with the link's newest forecast, if there is one, and with
-    other sources' forecasts of the same instant."""
+    other sources' forecasts of the same instant.
+
+    A forecast that has its wait keeps it: a link that gives its nodes back waits once more, by a
+    plan of its own that nobody forecast.
+    """
     of_link = (
         forecasts.c.cluster_id == cluster_id,
         forecasts.c.chain_id == chain_id,
@@ -68,7 +72,11 @@ def settle_forecast(
     newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
-        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
+        .where(
+            *of_link,
+            forecasts.c.at == newest.scalar_subquery(),
+            forecasts.c.actual_wait_s.is_(None),
+        )
         .values(actual_wait_s=actual_wait_s)
     )
 
