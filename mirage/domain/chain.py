@@ -9,6 +9,7 @@ from typing import Any, NewType
 
 from mirage.domain.chain_cause import Actor, Cause, ChainRisk
 from mirage.domain.job import JobId, JobState
+from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition
 
@@ -303,6 +304,11 @@ class Link:
     """When the last of these jobs ended."""
     returned_left_s: int | None = None
     """Seconds that the predecessor had left then, by its time limit; None: it had no known end."""
+
+    @property
+    def returned_node_h(self) -> float:
+        """Return the node-hours that the link held and gave back."""
+        return self.returned_s / HOUR_S * self.nodes
 
     @property
     def has_vanished(self) -> bool:

@@ -161,6 +161,7 @@ def render_chain_page(
     yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
+    yield from describe_returns(chain)
     yield from map(escape, describe_risk(chain))
     yield from map(escape, describe_unregistered(chain))
     if not chain["handovers"]:
@@ -215,6 +216,18 @@ def describe_price(chain: Mapping[str, Any]) -> Iterator[str]:
     why = chain.get("overlap_price_why")
     if why is not None:
         yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption ({why})."
+
+
+def describe_returns(chain: Mapping[str, Any]) -> Iterator[str]:
+    """Describe which links gave their nodes back; yields nothing for an older service."""
+    for link in chain["links"]:
+        if count := link.get("returns", 0):
+            times = "once" if count == 1 else f"{count} times"
+            minutes = link["returned_node_h"] * _HOUR_S / _MINUTE_S
+            yield (
+                f"Link {link['index']} gave its nodes back {times}, as the link before it ran for "
+                f"long yet: it had held them for {minutes:.1f} node-minutes."
+            )
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:
