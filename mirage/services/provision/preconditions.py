@@ -81,11 +81,10 @@ def _leave_to_its_plan(standby: Link, predecessor: Link, now: int) -> Decision |
     at, back_at, end = standby.planned_release, standby.returned_at, predecessor.get_planned_end()
     if at is None or back_at is None or standby.planned_by is not Planner.LINK:
         return None
-    lasts_s = None if end is None else end - back_at
-    known_s, start = standby.returned_left_s, predecessor.start
-    if lasts_s is None or known_s is None or abs(lasts_s - known_s) > MINUTE_S:
+    left_s = standby.returned_left_s
+    if end is None or left_s is None or abs(end - back_at - left_s) > MINUTE_S:
         return None
-    if start is None or start > back_at or at + GRACE_S < now or not has_mirage_plan(standby):
+    if at + GRACE_S < now or not has_mirage_plan(standby):
         return None
     reason = (
         f"its link gave its nodes back at {_format_instant(back_at)} and planned its next release "

@@ -170,6 +170,20 @@ def test_a_job_that_slurm_forgot_gave_its_nodes_back_until_its_new_job_was_submi
     assert get_returns(link)[:3] == (1, 3, EARLY + 3)
 
 
+def test_a_return_is_seen_although_slurm_has_carried_its_plan_out_before_the_next_look(
+    sequential_store: Store,
+) -> None:
+    """For hours only accounting answered."""
+    looked(sequential_store, predecessor() + early("RUNNING"), EARLY + 1)
+    _, left, _ = records_of_return()
+    sync(sequential_store, left, now=NOW + 60, accounting=True)
+    out = again("(null)", EligibleTime=str(DUE + 20), Reason="Priority")
+    looked(sequential_store, predecessor() + out, DUE + 60)
+    link = find_standby(sequential_store)
+    assert (link.freed_at, link.freed_by, link.hindered) == (DUE + 20, Planner.LINK, "")
+    assert get_returns(link) == (1, HELD_S, LEFT, END - LEFT)
+
+
 def records_of_return(**more: Any) -> tuple[Any, Any, Any]:
     submit_line = f"sbatch --parsable --dependency=afterany:11?after:11+{PLAN_MIN} job.sh"
     times = {"time_limit_s": LIMIT, "submit": BEGAN}
