@@ -30,7 +30,8 @@ def read_start_ranges(
     """Return the range of each of these links that has a forecast.
 
     The forecast of a move is kept for itself. That of a link that is still held is the one of its
-    last decision.
+    last decision. A forecast of a start after which the link gave its nodes back says nothing of
+    the next start.
     """
     by_key = {(link.chain_id, link.index): link for link in links}
     newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
@@ -45,7 +46,11 @@ def read_start_ranges(
                 at=row.last_at,
                 forecast=row.forecast,
             )
-    return {key: compute_start_range(by_key[key], row) for key, row in newest.items()}
+    return {
+        key: compute_start_range(by_key[key], row)
+        for key, row in newest.items()
+        if row.at >= (by_key[key].returned_at or 0)
+    }
 
 
 def _is_held(link: Link) -> bool:

@@ -106,7 +106,7 @@ class OutcomeSums:
     """The number of hand-overs that Slurm released by a plan while Mirage was away."""
     returns: int = 0
     returned_node_s: int = 0
-    under: Mapping[str, PolicySums] = field(default_factory=dict)
+    under: Mapping[str, PolicySums] = field(default_factory=dict, kw_only=True)
     """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
 
     def __add__(self, other: "OutcomeSums") -> "OutcomeSums":
@@ -118,7 +118,7 @@ class OutcomeSums:
             self.while_away + other.while_away,
             self.returns + other.returns,
             self.returned_node_s + other.returned_node_s,
-            {name: self.get_under(name) + other.get_under(name) for name in names},
+            under={name: self.get_under(name) + other.get_under(name) for name in names},
         )
 
     def get_under(self, policy: str) -> PolicySums:

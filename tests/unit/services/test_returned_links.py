@@ -119,7 +119,11 @@ def test_the_plan_of_a_link_that_gave_its_nodes_back_is_its_own_whatever_its_com
 def test_a_link_may_give_its_nodes_back_several_times(sequential_store: Store) -> None:
     looked(sequential_store, predecessor() + early() + again(), NOW + 60)
     start, end = DUE + 600, DUE + 609
-    left = {"StartTime": str(start), "EndTime": str(end), "EligibleTime": str(DUE + 5)}
+    left: dict[str, Any] = {
+        "StartTime": str(start),
+        "EndTime": str(end),
+        "EligibleTime": str(DUE + 5),
+    }
     gone = again("(null)", State="COMPLETED", Reason="None", NodeList="g3", **left)
     later = f"afterany:11(unfulfilled)?after:11+{PLAN_MIN + 60}(unfulfilled)"
     third = again(later, job_id=22, SubmitTime=str(start + 4))
@@ -240,7 +244,7 @@ def test_nodes_count_as_given_back_until_the_predecessors_end_alone(
 ) -> None:
     """The predecessor ends in the seconds in which the link gives its nodes back."""
     over = predecessor(State="COMPLETED", EndTime=str(EARLY + 4))
-    ran = {
+    ran: dict[str, Any] = {
         "EligibleTime": str(EARLY + 4),
         "StartTime": str(EARLY + 40),
         "EndTime": str(NOW + LIMIT),

@@ -1,6 +1,7 @@
 """A link that gave its nodes back is left to its own plan, until that has come."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import Planner, Style
 from mirage.domain.decision import Action, Decision, Forecast, Mode, PolicyView
 from mirage.ports import SimplePolicy
+from mirage.services.chains.start_range import read_start_ranges
 from mirage.services.control.limits import Limits
 from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.provision.retreats import list_retreats
@@ -90,7 +92,12 @@ def test_a_link_whose_plan_was_carried_out_is_released_as_any_other(returned: Si
     assert returned.tick(predecessor() + out, now=DUE + 60) == []
     link = find_standby(returned.store)
     assert (link.freed_at, link.freed_by) == (DUE + 20, Planner.LINK)
-    began = {"State": "RUNNING", "Reason": "None", "NodeList": "g2", "StartTime": str(DUE + 900)}
+    began: dict[str, Any] = {
+        "State": "RUNNING",
+        "Reason": "None",
+        "NodeList": "g2",
+        "StartTime": str(DUE + 900),
+    }
     began |= {"EndTime": str(DUE + 900 + LIMIT), "EligibleTime": str(DUE + 20)}
     returned.tick(predecessor() + again("(null)", **began), now=DUE + 960)
     with returned.store.read() as tx:
@@ -154,26 +161,31 @@ def test_where_mirage_does_not_act_any_more_the_plan_is_taken_back_as_any_other(
 def test_what_a_link_held_and_gave_back_counts_in_the_budgets_of_its_owner(
     returned: Site,
 ) -> None:
-    def sum_spent(now: int, uid: int = ALICE) -> tuple[float, float, float]:
+    def sum_spent(now: int, uid: int = ALICE) -> list[int]:
+        """Of user, account and cluster, in node-seconds."""
         with returned.store.read() as tx:
             spent = read_overlap_budget(tx, 1, now, Limits()).sum_spent("ml", uid)
-        return spent.user, spent.account, spent.cluster
+        return [round(HOUR * each) for each in (spent.user, spent.account, spent.cluster)]
 
-    held_h = pytest.approx(HELD_S / HOUR)
-    assert sum_spent(EARLY + 60) == (held_h, held_h, held_h)
+    assert sum_spent(EARLY + 60) == [HELD_S] * 3
     assert sum_spent(EARLY + 60, uid=7)[0] == 0
-    assert sum_spent(LEFT + 86400) == (held_h, held_h, held_h)
-    assert sum_spent(LEFT + 86401) == (0, 0, 0)
+    assert sum_spent(LEFT + 86400) == [HELD_S] * 3
+    assert sum_spent(LEFT + 86401) == [0, 0, 0]
     gone = again(State="CANCELLED", StartTime="N/A", EndTime=str(EARLY + 300))
     returned.tick(predecessor() + gone, now=EARLY + 330)
     assert links(returned.store)[2].has_vanished
-    assert sum_spent(EARLY + 400) == (held_h, held_h, held_h), "whatever became of the link"
+    assert sum_spent(EARLY + 400) == [HELD_S] * 3, "whatever became of the link"
 
 
 def test_a_hand_over_with_a_return_counts_once_with_what_was_held(returned: Site) -> None:
     """An interruption of ten minutes, and seven seconds of two nodes that were given back."""
     start = END + 600
-    ran = {"State": "RUNNING", "Reason": "None", "NodeList": "g[2-3]", "NumNodes": "2"}
+    ran: dict[str, Any] = {
+        "State": "RUNNING",
+        "Reason": "None",
+        "NodeList": "g[2-3]",
+        "NumNodes": "2",
+    }
     ran |= {"StartTime": str(start), "EndTime": str(start + LIMIT), "EligibleTime": str(DUE + 9)}
     over = predecessor(State="TIMEOUT")
     returned.tick(over + again("(null)", **ran), now=start + 60)
@@ -209,7 +221,12 @@ def test_a_forecast_is_judged_by_the_wait_that_it_was_made_for(acting_store: Sto
     freed_at = EARLY - 600
     assert site.tick(predecessor() + held, now=freed_at) == [("free", 12, "")]
     site.tick(predecessor() + early() + again(), now=EARLY + 30)
-    out = {"EligibleTime": str(DUE + 20), "State": "RUNNING", "Reason": "None", "NodeList": "g2"}
+    out: dict[str, Any] = {
+        "EligibleTime": str(DUE + 20),
+        "State": "RUNNING",
+        "Reason": "None",
+        "NodeList": "g2",
+    }
     out |= {"StartTime": str(DUE + 9000), "EndTime": str(DUE + 9000 + LIMIT)}
     site.tick(predecessor() + again("(null)", **out), now=DUE + 9060)
     with acting_store.read() as tx:
@@ -217,3 +234,17 @@ def test_a_forecast_is_judged_by_the_wait_that_it_was_made_for(acting_store: Sto
         errors = handover_forecasts.list_errors_by_owner(tx, 1, "frees", since=0, last=10)
     assert found.actual_wait_s == EARLY - freed_at
     assert [one.error_s for one in errors] == [HOUR - (EARLY - freed_at)]
+
+
+def test_a_forecast_of_the_start_before_a_return_is_none_of_the_start_after_it(
+    acting_store: Store,
+) -> None:
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    site = Site(acting_store, Frees())
+    held = again("afterany:11(unfulfilled)", job_id=12, SubmitTime=str(BEGAN))
+    site.tick(predecessor() + held, now=EARLY - 600)
+    with acting_store.read() as tx:
+        assert read_start_ranges(tx, 1, [find_standby(acting_store)])
+    site.tick(predecessor() + early() + again(), now=EARLY + 30)
+    with acting_store.read() as tx:
+        assert read_start_ranges(tx, 1, [find_standby(acting_store)]) == {}
