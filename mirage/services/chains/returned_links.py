@@ -23,6 +23,10 @@ its predecessor, and a second job waits behind the predecessor."""
 _LEFT = frozenset({JobState.COMPLETED, JobState.UNKNOWN})
 """The end of a job that gave its nodes back; UNKNOWN: Slurm forgot the job before a look."""
 
+_LEAVES_S = 600
+"""Seconds after the submission of its new job within which a job has given its nodes back. A job
+that does not see the new one in the queue keeps its nodes, and the new one leaves on its turn."""
+
 _SUBMITTED_WITH = re.compile(r"--dependency=(\S+)")
 
 
@@ -31,7 +35,9 @@ def is_turned_away(link: Link, job: Job) -> bool:
     if link.end_state is not JobState.COMPLETED or link.start is None or job.submit < link.start:
         return False
     end = link.start if link.end is None else link.end
-    if job.submit <= end and dependency.parse_plan(_find_dependency(job)) is not None:
+    beside = job.start is not None and job.start < end
+    leaves = job.submit <= end <= job.submit + _LEAVES_S and not beside
+    if leaves and dependency.parse_plan(_find_dependency(job)) is not None:
         return True
     return not job.state.has_ended and end - link.start < GRACE_S
 

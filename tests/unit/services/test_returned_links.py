@@ -188,13 +188,17 @@ def test_a_return_is_seen_although_slurm_has_carried_its_plan_out_before_the_nex
     assert get_returns(link) == (1, HELD_S, LEFT, END - LEFT)
 
 
-def records_of_return(**more: Any) -> tuple[Any, Any, Any]:
+def records_of_return(state: JobState = JobState.PENDING, **more: Any) -> tuple[Any, Any, Any]:
     submit_line = f"sbatch --parsable --dependency=afterany:11?after:11+{PLAN_MIN} job.sh"
     times = {"time_limit_s": LIMIT, "submit": BEGAN}
     return (
         record(1, JobState.RUNNING, start=BEGAN, **times),
         ended_record(2, JobState.COMPLETED, EARLY, LEFT, **times, eligible=EARLY - 600),
-        record(2, **{"job_id": JobId(21), "submit": EARLY + 3, "submit_line": submit_line, **more}),
+        record(
+            2,
+            state,
+            **{"job_id": JobId(21), "submit": EARLY + 3, "submit_line": submit_line, **more},
+        ),
     )
 
 
@@ -286,3 +290,43 @@ def test_a_link_that_has_just_left_for_another_job_leaves_its_chain_with_a_stand
     found = advance_chain(sequential_store, now=late).at_risk
     assert found is not None, "no other job has come"
     assert found.word == "NoStandby"
+
+
+def leave_on_turn(start: int) -> Any:
+    """The record of a new job that finds the early one at work, and leaves."""
+    times = {"state": JobState.COMPLETED, "start": start, "end": start + 2, "eligible": start - 9}
+    return records_of_return(**times)[2]
+
+
+def test_a_job_that_did_not_see_its_new_job_keeps_its_nodes_and_stays_the_link(
+    sequential_store: Store,
+) -> None:
+    """Slurm said nothing of the new job, so the early one waited on and ran; the new one left."""
+    looked(sequential_store, predecessor() + early("RUNNING") + again(), EARLY + 60)
+    over = predecessor(State="TIMEOUT")
+    looked(sequential_store, over + early("RUNNING") + again("(null)"), END + 60)
+    turn: dict[str, Any] = {"StartTime": str(END + 90), "EndTime": str(END + 92)}
+    turn |= {"State": "COMPLETED", "Reason": "None", "NodeList": "g3", "EligibleTime": str(END)}
+    looked(sequential_store, over + early("RUNNING") + again("(null)", **turn), END + 120)
+    assert find_standby(sequential_store).job_id == 12
+    done = END + 2 * HOUR
+    (*_, waiting), left = records_of_return(), leave_on_turn(END + 90)
+    ran = ended_record(2, JobState.COMPLETED, EARLY, done, submit=BEGAN, time_limit_s=LIMIT)
+    for records in ([ran], [left], [ran, left], [ran, waiting]):
+        sync(sequential_store, *records, now=done + 60, accounting=True)
+    looked(sequential_store, again(), done + 120)
+    link = find_standby(sequential_store)
+    assert (link.job_id, link.state, link.returns) == (12, LinkState.ENDED, 0)
+
+
+def test_a_job_that_leaves_since_its_link_runs_already_is_no_return(
+    sequential_store: Store,
+) -> None:
+    """The early job ran for some minutes only, after its predecessor had ended at once."""
+    looked(sequential_store, predecessor() + early("RUNNING") + again(), EARLY + 10)
+    over = predecessor(State="COMPLETED", EndTime=str(EARLY + 30))
+    looked(sequential_store, over + early(EndTime=str(EARLY + 400)), EARLY + 420)
+    left = leave_on_turn(EARLY + 60)
+    sync(sequential_store, left, now=EARLY + 480, accounting=True)
+    link = find_standby(sequential_store)
+    assert (link.job_id, link.end, link.returns) == (12, EARLY + 400, 0)
