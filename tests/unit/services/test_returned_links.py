@@ -294,8 +294,8 @@ def test_a_link_that_has_just_left_for_another_job_leaves_its_chain_with_a_stand
 
 def leave_on_turn(start: int) -> Any:
     """The record of a new job that finds the early one at work, and leaves."""
-    times = {"state": JobState.COMPLETED, "start": start, "end": start + 2, "eligible": start - 9}
-    return records_of_return(**times)[2]
+    times: dict[str, Any] = {"start": start, "end": start + 2, "eligible": start - 9}
+    return records_of_return(JobState.COMPLETED, **times)[2]
 
 
 def test_a_job_that_did_not_see_its_new_job_keeps_its_nodes_and_stays_the_link(
