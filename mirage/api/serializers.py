@@ -40,10 +40,10 @@ def serialize_chain_summary(
         service_mode=modes.get_shown_mode(chain, links),
         at_risk=serialize_risk(chain),
         created_at=to_instant(chain.created_at),
-        returns=sum(link.returns for link in links),
         handovers_done=len(over),
         interruption_h=sum(h.interruption_h for h in over),
         overlap_h=sum(h.overlap_h for h in over),
+        returns=sum(link.returns for link in links),
     )
 
 

@@ -119,14 +119,14 @@ class ChainSummary(WireModel):
         examples=[None],
     )
     created_at: datetime = Field(examples=[_NOON])
-    returns: int = Field(
-        description="How often links of the chain gave their nodes back.", examples=[0]
-    )
     handovers_done: int = Field(description="The number of complete hand-overs.", examples=[2])
     interruption_h: float = Field(
         description="The total interruption of all complete hand-overs.", examples=[0.25]
     )
     overlap_h: float = Field(examples=[1.5])
+    returns: int = Field(
+        description="How often links of the chain gave their nodes back.", examples=[0]
+    )
 
 
 class LinkView(WireModel):

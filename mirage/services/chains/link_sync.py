@@ -376,7 +376,10 @@ def _store_link(
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Slurm sets EligibleTime anew when a hold was lifted between two looks.
         wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
-        handover_forecasts.settle_forecast(tx, cluster_id, link.chain_id, link.index, wait_s)
+        since = link.returned_at or 0
+        handover_forecasts.settle_forecast(
+            tx, cluster_id, link.chain_id, link.index, wait_s, since=since
+        )
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)

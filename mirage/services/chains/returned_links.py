@@ -79,9 +79,11 @@ def recall_return(link: Link, predecessor: Link | None, job: Job) -> Link | None
     planned = Planner.LINK in {link.planned_by, link.freed_by}
     if predecessor is None or start is None or end is None or not planned:
         return None
+    if job.job_id == link.job_id or link.hindered == SENT_BACK:
+        return None
     known = link.returned_at is not None and link.returned_at >= start
     left = job.state is JobState.COMPLETED and start <= link.submit <= end
-    if known or not left or job.job_id == link.job_id:
+    if known or not left:
         return None
     # The job that was never seen to start counted as lost.
     return replace(_count_return(link, predecessor, start, end), replaced_at=None)

@@ -1,6 +1,6 @@
 """Reads the links whose jobs gave their nodes back beside a predecessor that still ran."""
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from mirage.domain.chain import Link
 from mirage.store.chains.chains import LINK_COLUMNS, build_link
@@ -13,12 +13,8 @@ def list_returned_links(tx: Transaction, cluster_id: int, since: int) -> list[tu
 
     Their chains may be over.
     """
-    query = (
-        select(chains.c.uid, *LINK_COLUMNS)
-        .join(chains, chains.c.chain_id == links.c.chain_id)
-        .where(links.c.cluster_id == cluster_id, links.c.returned_at >= since)
-    )
-    return [(row[0], build_link(row[1:])) for row in tx.execute(query)]
+    rows = tx.execute(_SELECT_RETURNED, {"cluster_id": cluster_id, "since": since})
+    return [(row[0], build_link(row[1:])) for row in rows]
 
 
 def count_returns(tx: Transaction, cluster_id: int) -> int:
@@ -27,3 +23,11 @@ def count_returns(tx: Transaction, cluster_id: int) -> int:
         links.c.cluster_id == cluster_id, links.c.returned_at.is_not(None)
     )
     return int(tx.scalar(query) or 0)
+
+
+# Built once, as a tick asks for it.
+_SELECT_RETURNED = (
+    select(chains.c.uid, *LINK_COLUMNS)
+    .join(chains, chains.c.chain_id == links.c.chain_id)
+    .where(links.c.cluster_id == bindparam("cluster_id"), links.c.returned_at >= bindparam("since"))
+)

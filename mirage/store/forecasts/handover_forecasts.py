@@ -56,15 +56,22 @@ def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle_forecast(
-    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, actual_wait_s: int
+    tx: Transaction,
+    cluster_id: int,
+    chain_id: ChainId,
+    index: int,
+    actual_wait_s: int,
+    *,
+    since: int = 0,
 ) -> None:
     """Record the successor's real wait with the link's newest forecast, if there is one, and with
     other sources' forecasts of the same instant.
 
-    A forecast that has its wait keeps it: a link that gives its nodes back waits once more, by a
-    plan of its own that nobody forecast.
+    Only forecasts made at `since` or later count: a link that gives its nodes back waits once more,
+    and the forecast of its first wait is none of that.
     """
     of_link = (
+        forecasts.c.at >= since,
         forecasts.c.cluster_id == cluster_id,
         forecasts.c.chain_id == chain_id,
         forecasts.c.index == index,
@@ -72,11 +79,7 @@ def settle_forecast(
     newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
-        .where(
-            *of_link,
-            forecasts.c.at == newest.scalar_subquery(),
-            forecasts.c.actual_wait_s.is_(None),
-        )
+        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
         .values(actual_wait_s=actual_wait_s)
     )
 

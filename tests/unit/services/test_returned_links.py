@@ -143,6 +143,12 @@ def test_a_link_that_was_sent_back_gave_nothing_back(sequential_store: Store) ->
     assert (link.job_id, link.hindered) == (21, "SentBack")
     assert get_returns(link) == (0, 0, None, None)
     assert events(sequential_store)[-1] == "begins anew"
+    out = again("(null)", EligibleTime=str(DUE), Reason="Priority")
+    looked(sequential_store, predecessor() + out, DUE + 300)
+    assert find_standby(sequential_store).freed_by is Planner.LINK, "somebody released it unseen"
+    _, left, _ = records_of_return()
+    sync(sequential_store, left, now=DUE + 360, accounting=True)
+    assert find_standby(sequential_store).returns == 0
 
 
 def test_a_plan_after_another_job_is_no_return(sequential_store: Store) -> None:

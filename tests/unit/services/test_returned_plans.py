@@ -22,7 +22,7 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from tests.integration.services.test_release_planning import Leads, Site
 from tests.support.services.printed import looked
-from tests.support.services.slurm_jobs import ALICE, HOUR, links, register
+from tests.support.services.slurm_jobs import ALICE, HOUR, links, register, sync
 from tests.unit.services.test_returned_links import (
     BEGAN,
     DUE,
@@ -36,6 +36,7 @@ from tests.unit.services.test_returned_links import (
     early,
     find_standby,
     predecessor,
+    records_of_return,
 )
 
 ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
@@ -234,6 +235,22 @@ def test_a_forecast_is_judged_by_the_wait_that_it_was_made_for(acting_store: Sto
         errors = handover_forecasts.list_errors_by_owner(tx, 1, "frees", since=0, last=10)
     assert found.actual_wait_s == EARLY - freed_at
     assert [one.error_s for one in errors] == [HOUR - (EARLY - freed_at)]
+
+
+def test_no_forecast_is_judged_by_a_wait_of_the_links_own_plan(acting_store: Store) -> None:
+    """No look showed the job that the service released: slurmctld forgot it sooner."""
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    site = Site(acting_store, Frees())
+    held = again("afterany:11(unfulfilled)", job_id=12, SubmitTime=str(BEGAN))
+    assert site.tick(predecessor() + held, now=EARLY - 600) == [("free", 12, "")]
+    looked(acting_store, predecessor() + again(), EARLY + 30)
+    sync(acting_store, records_of_return()[1], now=EARLY + 40, accounting=True)
+    out: dict[str, Any] = {"EligibleTime": str(DUE + 20), "State": "RUNNING", "NodeList": "g2"}
+    out |= {"StartTime": str(DUE + 9000), "EndTime": str(DUE + 9000 + LIMIT)}
+    site.tick(predecessor() + again("(null)", **out), now=DUE + 9060)
+    assert find_standby(acting_store).freed_at == DUE + 20
+    with acting_store.read() as tx:
+        assert handover_forecasts.list_settled_forecasts(tx, 1, 0, END, 10) == []
 
 
 def test_a_forecast_of_the_start_before_a_return_is_none_of_the_start_after_it(
