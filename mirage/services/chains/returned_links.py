@@ -106,7 +106,7 @@ def _is_planned_anew(link: Link, job: Job, predecessor: JobId) -> bool:
 
 def _find_dependency(job: Job) -> str:
     """Return the job's dependency; in accounting that with which it was submitted."""
-    written = _SUBMITTED_WITH.search(job.submit_line.replace('"', " ").replace("'", " "))
+    written = _SUBMITTED_WITH.search(job.submit_line.replace('"', "").replace("'", ""))
     return job.dependency or ("" if written is None else written[1])
 
 
