@@ -33,6 +33,7 @@ HELD_S = 7
 LEFT = EARLY + HELD_S
 PLAN_MIN = 330
 DUE = BEGAN + 60 * PLAN_MIN
+PLANNED = f"afterany:11?after:11+{PLAN_MIN}"
 PLAN = f"afterany:11(unfulfilled)?after:11+{PLAN_MIN}(unfulfilled)"
 
 
@@ -195,7 +196,7 @@ def test_a_return_is_seen_although_slurm_has_carried_its_plan_out_before_the_nex
 
 
 def records_of_return(state: JobState = JobState.PENDING, **more: Any) -> tuple[Any, Any, Any]:
-    submit_line = f"sbatch --parsable --dependency=afterany:11?after:11+{PLAN_MIN} job.sh"
+    submit_line = f"sbatch --parsable --dependency={PLANNED} job.sh"
     times = {"time_limit_s": LIMIT, "submit": BEGAN}
     return (
         record(1, JobState.RUNNING, start=BEGAN, **times),
@@ -224,9 +225,17 @@ def test_the_record_of_a_job_that_no_look_showed_tells_of_its_return_once(
     assert events(sequential_store).count("gave back") == 1
 
 
-@pytest.mark.parametrize(("over_at", "held_s"), [(END, HELD_S), (EARLY + 4, 4)])
+@pytest.mark.parametrize(
+    ("over_at", "held_s", "quoted"),
+    [
+        (END, HELD_S, "--dependency={}"),
+        (EARLY + 4, 4, "--dependency={}"),
+        (END, HELD_S, "'--dependency={}'"),
+        (END, HELD_S, '--dependency="{}"'),
+    ],
+)
 def test_accounting_alone_tells_of_a_return_and_of_the_run_after_it(
-    sequential_store: Store, over_at: int, held_s: int
+    sequential_store: Store, over_at: int, held_s: int, quoted: str
 ) -> None:
     """The service was away from before the return until after the chain's second link."""
     first, left, waiting = records_of_return()
@@ -239,7 +248,7 @@ def test_accounting_alone_tells_of_a_return_and_of_the_run_after_it(
         end,
         job_id=waiting.job_id,
         submit=waiting.submit,
-        submit_line=waiting.submit_line,
+        submit_line=f"sbatch {quoted.format(PLANNED)} job.sh",
         eligible=over_at,
     )
     sync(sequential_store, first, now=EARLY - 60, accounting=True)
