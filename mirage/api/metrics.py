@@ -13,6 +13,7 @@ from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import RpcUsage
 from mirage.store.chains import chain_counts, decisions
 from mirage.store.chains.open_links import count_planned_standbys
+from mirage.store.chains.returned_links import count_returns
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import snapshots
@@ -69,6 +70,11 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
     for planner, number in count_planned_standbys(tx, given.cluster_id).items():
         plans.add_metric([planner.value], number)
     yield plans
+    yield CounterMetricFamily(
+        "mirage_returns",
+        "How often early links gave their nodes back.",
+        value=count_returns(tx, given.cluster_id),
+    )
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force, by partition.", labels=["partition", "mode"]
     )

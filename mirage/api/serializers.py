@@ -44,6 +44,7 @@ def serialize_chain_summary(
         handovers_done=len(over),
         interruption_h=sum(h.interruption_h for h in over),
         overlap_h=sum(h.overlap_h for h in over),
+        returns=sum(link.returns for link in links),
     )
 
 
@@ -102,7 +103,8 @@ def _serialize_handover(index: int, handover: Handover, chain: Chain) -> chain_s
 def serialize_handover_row(row: HandoverRow) -> HandoverItem:
     chain, before, after = row
     assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
-    one = _serialize_handover(after.index, Handover(before.end, after.start), chain)
+    over = Handover(before.end, after.start, after.returned_s)
+    one = _serialize_handover(after.index, over, chain)
     return HandoverItem(
         **one.model_dump(),
         chain_id=chain.chain_id,
@@ -147,6 +149,8 @@ def _serialize_link(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
         end_state=link.end_state,
         reason=link.reason,
         hindered=link.hindered,
+        returns=link.returns,
+        returned_node_h=link.returned_node_h,
         planned_start=to_optional_instant(link.planned_start),
         waits_for=None if awaited is None else awaited.index,
     )

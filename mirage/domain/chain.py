@@ -9,6 +9,7 @@ from typing import Any, NewType
 
 from mirage.domain.chain_cause import Actor, Cause, ChainRisk
 from mirage.domain.job import JobId, JobState
+from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition
 
@@ -295,6 +296,19 @@ class Link:
     """When Slurm will end the running job, by squeue."""
     replaced_at: int | None = None
     """When the link's job last replaced a job that was gone without having run."""
+    returns: int = 0
+    """How many jobs of the link gave their nodes back beside the running predecessor."""
+    returned_s: int = 0
+    """Seconds for which these jobs held the link's nodes."""
+    returned_at: int | None = None
+    """When the last of these jobs ended."""
+    returned_left_s: int | None = None
+    """Seconds that the predecessor had left then, by its time limit; None: it had no known end."""
+
+    @property
+    def returned_node_h(self) -> float:
+        """Return the node-hours that the link held and gave back."""
+        return self.returned_s / HOUR_S * self.nodes
 
     @property
     def has_vanished(self) -> bool:

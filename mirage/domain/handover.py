@@ -10,10 +10,15 @@ from mirage.domain.time_units import HOUR_S
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Two instants in epoch seconds; at most one of interruption and overlap is positive."""
+    """Two instants in epoch seconds, and what was held before.
+
+    At most one of interruption and overlap is positive, unless the successor gave nodes back.
+    """
 
     predecessor_end: int
     successor_start: int
+    returned_s: int = 0
+    """Seconds for which earlier jobs of the successor held its nodes, and gave them back."""
 
     @property
     def interruption_h(self) -> float:
@@ -21,7 +26,8 @@ class Handover:
 
     @property
     def overlap_h(self) -> float:
-        return max(0, self.predecessor_end - self.successor_start) / HOUR_S
+        beside_s = max(0, self.predecessor_end - self.successor_start)
+        return (self.returned_s + beside_s) / HOUR_S
 
     def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
         """Return interruption + λ·overlap, in hours."""
@@ -39,7 +45,7 @@ class LinkPair(NamedTuple):
         """Return the hand-over; None until its predecessor has ended and its successor started."""
         if self.predecessor.end is None or self.successor.start is None:
             return None
-        return Handover(self.predecessor.end, self.successor.start)
+        return Handover(self.predecessor.end, self.successor.start, self.successor.returned_s)
 
 
 def list_handovers(links: Sequence[Link]) -> list[LinkPair]:

@@ -124,6 +124,9 @@ class ChainSummary(WireModel):
         description="The total interruption of all complete hand-overs.", examples=[0.25]
     )
     overlap_h: float = Field(examples=[1.5])
+    returns: int = Field(
+        description="How often links of the chain gave their nodes back.", examples=[0]
+    )
 
 
 class LinkView(WireModel):
@@ -171,6 +174,14 @@ class LinkView(WireModel):
         description="A cause of the wait that no forecast could know; empty: there is none.",
         examples=[""],
     )
+    returns: int = Field(
+        description="How many jobs of the link gave their nodes back, since the link before it ran "
+        "for long yet; another job of the link took their place.",
+        examples=[0],
+    )
+    returned_node_h: float = Field(
+        description="The node-hours that these jobs held; they count as overlap.", examples=[0.0]
+    )
     planned_start: datetime | None = Field(
         description="The start that Slurm plans for the waiting link; null: Slurm plans none, for "
         "example for a held job.",
@@ -188,7 +199,10 @@ class HandoverView(WireModel):
     predecessor_end: datetime = Field(examples=[_NOON])
     successor_start: datetime = Field(examples=[_NOON])
     interruption_h: float = Field(examples=[0.0])
-    overlap_h: float = Field(examples=[0.75])
+    overlap_h: float = Field(
+        description="With the time for which the successor held nodes that it gave back.",
+        examples=[0.75],
+    )
     cost_h: float = Field(
         description="interruption_h + overlap_price * overlap_h", examples=[0.375]
     )

@@ -141,6 +141,10 @@ class PartView(_RecordModel):
     handovers: int = Field(examples=[41])
     interruption_h: float = Field(description="The measured interruption.", examples=[21.5])
     overlap_node_h: float = Field(description="The measured overlap.", examples=[33.0])
+    returns: int = Field(description="How often early links gave their nodes back.", examples=[4])
+    returned_node_h: float = Field(
+        description="What these links held before, a part of `overlap_node_h`.", examples=[0.1]
+    )
     compared: int = Field(
         description="The number of hand-overs for which the outcome of other policies is known.",
         examples=[38],

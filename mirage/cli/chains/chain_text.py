@@ -162,6 +162,7 @@ def render_chain_page(
     yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
+    yield from describe_returns(chain)
     yield from map(escape, describe_risk(chain))
     yield from map(escape, describe_unregistered(chain))
     if not chain["handovers"]:
@@ -227,6 +228,18 @@ def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
         )
         between = "" if first == last else f" (8 of 10 times between {first} and {last})"
         yield f"Link {start['link']} is expected to start at {at}{between}."
+
+
+def describe_returns(chain: Mapping[str, Any]) -> Iterator[str]:
+    """Describe which links gave their nodes back; yields nothing for an older service."""
+    for link in chain["links"]:
+        if count := link.get("returns", 0):
+            times = "once" if count == 1 else f"{count} times"
+            minutes = link["returned_node_h"] * _HOUR_S / _MINUTE_S
+            yield (
+                f"Link {link['index']} gave its nodes back {times}, as the link before it ran for "
+                f"long yet: it had held them for {minutes:.1f} node-minutes."
+            )
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:

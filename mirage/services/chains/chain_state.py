@@ -350,13 +350,20 @@ def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
     gone = next((li for li in ended if li.index == newest.index + 1), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
         return _judge_lost_standby(look, newest, gone)
-    if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
+    left = any(li.index == newest.index + 1 and _has_just_left(look, li) for li in look.links)
+    alone_s = 0 if left else look.now - (newest.start or look.now)
+    if look.chain.links_planned is not None and alone_s > GRACE_S:
         alone = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
         return look.keep_state(alone)
     at_risk = look.chain.at_risk
     if at_risk is not None and at_risk.of in _OF_A_WAIT and at_risk.link == newest.index:
         return look.keep_state()  # the link that waited has started
     return None
+
+
+def _has_just_left(look: _ChainView, link: Link) -> bool:
+    """Return whether the link's job may have another job in its place that the next look shows."""
+    return link.end_state is JobState.COMPLETED and look.now - (link.end or 0) <= GRACE_S
 
 
 def _has_failed_waiting(link: Link) -> bool:

@@ -46,7 +46,8 @@ def read_expected_start(
     decision = decisions.find_last_decisions(tx, cluster_id, [key]).get(key)
     waits = read_start_ranges(tx, cluster_id, [handover.standby]).get(key)
     last = None if decision is None else build_forecast_row(decision)
-    if waits is None and last is not None:  # its predecessor's end has released it
+    is_newer = last is not None and last.at >= (handover.standby.returned_at or 0)
+    if waits is None and last is not None and is_newer:  # its predecessor's end has released it
         waits = compute_start_range(handover.standby, last)
     return compute_expected_start(handover, decision, waits, now)
 

@@ -22,7 +22,7 @@ from mirage.domain.handover import find_predecessor
 from mirage.domain.job import Job, JobId, JobState, compute_wait_s
 from mirage.domain.snapshot import Queue
 from mirage.logs import ThrottledLog
-from mirage.services.chains import chain_ownership
+from mirage.services.chains import chain_ownership, returned_links
 from mirage.services.chains.standby_position import GRACE_S, update_position, update_release
 from mirage.slurm.text import pending_reasons
 from mirage.slurm.text.holds import is_users_hold
@@ -47,10 +47,6 @@ FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
 
 RELEASED = "released by plan"
 """The audit's event for a standby that Slurm released by the plan in its dependency."""
-
-SENT_BACK = "SentBack"
-"""The hindrance (`Link.hindered`) of a link that once started too early: its first job ended beside
-its predecessor, and a second job waits behind the predecessor."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
@@ -99,13 +95,14 @@ def sync_links(
                 chain, before, links.values()
             )
             link = _follow_job(before, mark, job, now, in_vain=in_vain)
-            if link is None or _is_elsewhere(tx, cluster_id, before, link):
+            if link is None:
+                _recall_return(tx, cluster_id, links, mark.index, job)
+                continue
+            if _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _mark_replaced(before, link, in_vain=in_vain)
-            predecessor = find_predecessor(link, sorted(links.values(), key=lambda li: li.index))
-            if not accounting:
-                link = _update_standing(before, predecessor, link, job)
-            link = update_release(before, predecessor, link, in_queue=not accounting)
+            predecessor = _find_predecessor(link, links)
+            link = _update_standing(before, predecessor, link, job, in_queue=not accounting)
             chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and get_shown(before) == get_shown(link):
@@ -168,6 +165,23 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         ended = replace(ended, held_at=None)
         chains.save_link(tx, cluster_id, ended)
         _write_audit(tx, cluster_id, ended, FORGOTTEN, now, {})
+
+
+def _find_predecessor(link: Link, links: Mapping[int, Link]) -> Link | None:
+    return find_predecessor(link, sorted(links.values(), key=lambda li: li.index))
+
+
+def _recall_return(
+    tx: Transaction, cluster_id: int, links: dict[int, Link], index: int, job: Job
+) -> None:
+    """Store what the record of an earlier job of the link tells of a return, if it does."""
+    link = links[index]
+    recalled = returned_links.recall_return(link, _find_predecessor(link, links), job)
+    if recalled is not None:
+        links[index] = recalled
+        chains.save_link(tx, cluster_id, recalled)
+        what = {"before": job.job_id}
+        _write_audit(tx, cluster_id, recalled, returned_links.GAVE_BACK, recalled.seen_at, what)
 
 
 def _order_by_link(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
@@ -274,7 +288,7 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
         has_run = known.start is not None and not in_vain
-        return older or (has_run and not _is_turned_away(known, job))
+        return older or (has_run and not returned_links.is_turned_away(known, job))
     if known.submit != job.submit:
         return known.submit > job.submit
     if known.end_state is JobState.UNKNOWN:
@@ -282,14 +296,6 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
     state = _to_link_state(job.state)
     # A run never goes back to an earlier state, so such a record is an old one.
     return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
-
-
-def _is_turned_away(known: Link, job: Job) -> bool:
-    """Return whether the known job's guard ended it before its script, and `job` replaces it."""
-    if known.end_state is not JobState.COMPLETED or known.start is None or job.state.has_ended:
-        return False
-    brief = (known.end or known.start) - known.start < GRACE_S
-    return brief and job.submit >= known.start
 
 
 def _to_link_state(state: JobState) -> LinkState | None:
@@ -312,15 +318,17 @@ def _get_expected_end(link: Link, job: Job) -> int | None:
     return link.expected_end if job.state.is_running else None
 
 
-def _update_standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
-    """Return the link with its position, its hold and why it waits."""
-    link = update_position(before, predecessor, link, job)
-    if link.state is not LinkState.ENDED:
-        link = link.replace(held_at=_get_held_at(link, job))
-    other = before is not None and before.job_id != link.job_id and before.start is not None
-    if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
-        link = replace(link, hindered=SENT_BACK)
-    return _update_waiting(before, link, job)
+def _update_standing(
+    before: Link | None, predecessor: Link | None, link: Link, job: Job, *, in_queue: bool
+) -> Link:
+    """Return the link with its position, its hold, why it waits, its release and its returns."""
+    if in_queue:
+        link = update_position(before, predecessor, link, job)
+        if link.state is not LinkState.ENDED:
+            link = link.replace(held_at=_get_held_at(link, job))
+        link = _update_waiting(before, link, job)
+    link = update_release(before, predecessor, link, in_queue=in_queue)
+    return returned_links.follow_new_job(before, predecessor, link, job, in_queue=in_queue)
 
 
 def _get_held_at(link: Link, job: Job) -> int | None:
@@ -368,12 +376,16 @@ def _store_link(
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
         # Slurm sets EligibleTime anew when a hold was lifted between two looks.
         wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
-        handover_forecasts.settle_forecast(tx, cluster_id, link.chain_id, link.index, wait_s)
+        since = link.returned_at or 0
+        handover_forecasts.settle_forecast(
+            tx, cluster_id, link.chain_id, link.index, wait_s, since=since
+        )
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
         what = {"at": link.freed_at, "by": link.freed_by}
         _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
     if before is not None and before.job_id != link.job_id:
         event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
+        event = returned_links.GAVE_BACK if returned_links.has_given_back(before, link) else event
         _write_audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _write_audit(tx, cluster_id, link, "requeued", link.seen_at, {})

@@ -31,7 +31,8 @@ def read_start_ranges(
     """Return the range of each of these links that has a forecast.
 
     The forecast of a move is kept for itself. That of a link that is still held is the one of its
-    last decision.
+    last decision. A forecast of a start after which the link gave its nodes back says nothing of
+    the next start.
     """
     by_key = {(link.chain_id, link.index): link for link in links}
     newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
@@ -41,7 +42,11 @@ def read_start_ranges(
         made = build_forecast_row(row)
         if made is not None and (known is None or known.at < row.last_at):
             newest[key] = made
-    return {key: compute_start_range(by_key[key], row) for key, row in newest.items()}
+    return {
+        key: compute_start_range(by_key[key], row)
+        for key, row in newest.items()
+        if row.at >= (by_key[key].returned_at or 0)
+    }
 
 
 def build_forecast_row(row: DecisionRow) -> ForecastRow | None:

@@ -6,7 +6,7 @@ import structlog
 
 from mirage.domain.decision import Action
 from mirage.domain.time_units import DAY_S
-from mirage.services.chains import chain_ownership, link_sync, request_enforcement
+from mirage.services.chains import chain_ownership, link_sync, request_enforcement, returned_links
 from mirage.store.access import idempotency
 from mirage.store.database import pruning
 from mirage.store.database.engine import Store
@@ -26,6 +26,7 @@ ROUTINE = EventFilter(
     words=(
         *(chain_ownership.REGISTERED, "registered again", "adopted", "at risk"),
         *(link_sync.REPLACED, "begins anew", "requeued", "notice given up"),
+        returned_links.GAVE_BACK,
         *(link_sync.HOLD_GONE, link_sync.TAKEN_UP, link_sync.FORGOTTEN, link_sync.RELEASED),
         *(order.value for order in request_enforcement.Order),
     ),

@@ -28,9 +28,9 @@ from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
 from mirage.policy.rules.overlap_bound import bound_overlap
 from mirage.ports import Policy
-from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.request_enforcement import ASK_AGAIN_S
+from mirage.services.chains.returned_links import SENT_BACK
 from mirage.services.control.limits import Limits, apply_limits, compute_worst_overlap
 from mirage.services.ingest.live_ingest import count_free_nodes
 from mirage.services.observation.cluster_observer import Observer, TickObservations

@@ -6,7 +6,8 @@ fit beside all others that come before it.
 Nobody's own releases use up what all share. The budgets of account and cluster count what has
 overlapped, and what a standby that the service itself released or planned may still cost; and of
 each owner no more than `Limits.user_overlap_node_h`. A plan that the running link wrote, or that
-looks so, counts for its owner alone until it overlaps. One that a user wrote counts nowhere.
+looks so, counts for its owner alone until it overlaps. One that a user wrote counts nowhere. The
+time for which a job held nodes that it gave back has overlapped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ from mirage.store.chains.open_links import (
     list_owners,
     list_released_standbys,
 )
+from mirage.store.chains.returned_links import list_returned_links
 from mirage.store.database.engine import Transaction
 
 
@@ -110,7 +112,8 @@ def read_overlap_budget(
         jobs = (link.job_id, None)  # None: the service submitted it
         return any((link.chain_id, link.index, job_id) in ours for job_id in jobs)
 
-    spent, plans = list(_iter_complete(tx, cluster_id, now)), dict[tuple[ChainId, int], Overlap]()
+    spent = [*_iter_complete(tx, cluster_id, now), *_iter_returned(tx, cluster_id, now)]
+    plans = dict[tuple[ChainId, int], Overlap]()
     for predecessor, link in under_way:
         owner, made = owners[link.chain_id], is_made(link)
         overlap = _build_under_way(predecessor, link, owner, now, made=made)
@@ -127,6 +130,12 @@ def _iter_complete(tx: Transaction, cluster_id: int, now: int) -> Iterator[Overl
     for row in chains.list_handovers(tx, cluster_id, since=now - DAY_S):
         hours = compute_overlap(row.predecessor, row.successor, now)
         yield Overlap(owner=row.chain.uid, account=row.successor.account, node_h=hours)
+
+
+def _iter_returned(tx: Transaction, cluster_id: int, now: int) -> Iterator[Overlap]:
+    """Yield what jobs that gave their nodes back have held, whatever became of their link."""
+    for owner, link in list_returned_links(tx, cluster_id, now - DAY_S):
+        yield Overlap(owner=owner, account=link.account, node_h=link.returned_node_h)
 
 
 def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:

@@ -1,13 +1,16 @@
 """Decides hand-overs that need no policy: a guard settles them first."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from mirage.domain.access.move_scope import MoveScope
 from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue
+from mirage.domain.time_units import MINUTE_S
 from mirage.services.chains.open_handovers import OpenHandover
+from mirage.services.chains.standby_position import GRACE_S
 from mirage.services.provision.release_planning import has_mirage_plan
 from mirage.slurm.text import dependency
 
@@ -49,12 +52,10 @@ def guard_handover(
     if standby.planned_by is Planner.USER:
         return _THEIRS
     found = _guard_unreleased(standby, predecessor, beside, queue)
-    waits = found is not None and found.action is Action.WAIT
-    return (
-        _take_plan_back(found)
-        if found is not None and waits and has_mirage_plan(standby)
-        else found
-    )
+    if found is None:
+        return _leave_to_its_plan(standby, predecessor, queue.taken_at)
+    waits = found.action is Action.WAIT
+    return _take_plan_back(found) if waits and has_mirage_plan(standby) else found
 
 
 def _guard_unreleased(
@@ -69,6 +70,31 @@ def _guard_unreleased(
     if before is None or before.state is not JobState.SUSPENDED:
         return None
     return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
+
+
+def _leave_to_its_plan(standby: Link, predecessor: Link, now: int) -> Decision | None:
+    """Return the wait of a link that gave its nodes back, until its planned release has come.
+
+    The link saw how long it waited, and planned by that. None: it has no such plan, or the plan was
+    made for another end or another run of its predecessor.
+    """
+    at, back_at, end = standby.planned_release, standby.returned_at, predecessor.get_planned_end()
+    if at is None or back_at is None or standby.planned_by is not Planner.LINK:
+        return None
+    left_s = standby.returned_left_s
+    if end is None or left_s is None or abs(end - back_at - left_s) > MINUTE_S:
+        return None
+    if at + GRACE_S < now or not has_mirage_plan(standby):
+        return None
+    reason = (
+        f"its link gave its nodes back at {_format_instant(back_at)} and planned its next release "
+        f"for {_format_instant(at)}"
+    )
+    return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
+
+
+def _format_instant(at: int) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def is_left_behind(handover: OpenHandover) -> bool:

@@ -2,8 +2,10 @@
 
 Nobody can observe the wait under another moment of eligibility. That wait is taken to be as long as
 the real one was. So a successor that waited w once eligible, and becomes eligible `lead` before its
-predecessor's end, starts w - lead after that end. This says nothing of a successor that stood
-pinned, or was hindered (a hold, a limit, maintenance): such hand-overs are compared with nothing.
+predecessor's end, starts w - lead after that end. If a link gave its nodes back, w is the wait of
+its last job, and the time for which its earlier jobs held nodes is overlap of Mirage's. This says
+nothing of a successor that stood pinned, or was hindered (a hold, a limit, maintenance): such
+hand-overs are compared with nothing.
 """
 
 from collections.abc import Mapping
@@ -96,7 +98,9 @@ def _build_row(
         uid=chain.uid,
         nodes=after.nodes,
         kind=kind,
-        actual=split_lateness(start - end),
+        actual=_split_actual(before, after),
+        returns=after.returns,
+        returned_s=after.returned_s,
         under=_compute_by_policy(before, after, kind, would)
         if compared and not after.hindered
         else {},
@@ -128,9 +132,15 @@ def _compute_by_policy(
     told = {name: split_if_freed_by(name) for name in baseline_counterfactuals.NAMES}
     told[REACTIVE] = split_lateness(wait_s)
     told[MIRAGE] = (
-        split_lateness(start - end) if kind is OutcomeKind.ACT else split_if_freed_by(MIRAGE)
+        _split_actual(before, after) if kind is OutcomeKind.ACT else split_if_freed_by(MIRAGE)
     )
     return told
+
+
+def _split_actual(before: Link, after: Link) -> Parted:
+    """Return interruption and overlap as they were, with what the successor gave back."""
+    interruption_s, overlap_s = split_lateness((after.start or 0) - (before.end or 0))
+    return interruption_s, overlap_s + after.returned_s
 
 
 def split_lateness(late_s: int) -> Parted:

@@ -51,6 +51,10 @@ class HandoverTotals:
     """The measured interruption."""
     overlap_node_h: float
     """The measured overlap; in mode act, what Mirage spent."""
+    returns: int
+    """How often early links gave their nodes back."""
+    returned_node_h: float
+    """What these links held before: a part of the overlap."""
     compared: int
     """The hand-overs for which the outcome of other policies is known."""
     mirage_interruption_h: float
@@ -168,6 +172,8 @@ def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
         handovers=whole.count,
         interruption_h=whole.interruption_s / HOUR_S,
         overlap_node_h=whole.overlap_node_s / HOUR_S,
+        returns=whole.returns,
+        returned_node_h=whole.returned_node_s / HOUR_S,
         compared=ours.count,
         mirage_interruption_h=ours.interruption_s / HOUR_S,
         mirage_overlap_h=ours.overlap_s / HOUR_S,

@@ -69,6 +69,10 @@ class OutcomeRow:
     actual: Parted
     while_away: bool = False
     """True if Slurm released the successor by a plan while Mirage was away."""
+    returns: int = 0
+    """How many jobs of the successor gave their nodes back."""
+    returned_s: int = 0
+    """Seconds for which these jobs held the nodes: a part of the overlap."""
     under: Mapping[str, Parted]
     """The outcome by policy, with Mirage; empty: not known."""
 
@@ -100,7 +104,9 @@ class OutcomeSums:
     overlap_node_s: int = 0
     while_away: int = 0
     """The number of hand-overs that Slurm released by a plan while Mirage was away."""
-    under: Mapping[str, PolicySums] = field(default_factory=dict)
+    returns: int = 0
+    returned_node_s: int = 0
+    under: Mapping[str, PolicySums] = field(default_factory=dict, kw_only=True)
     """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
 
     def __add__(self, other: "OutcomeSums") -> "OutcomeSums":
@@ -110,7 +116,9 @@ class OutcomeSums:
             self.interruption_s + other.interruption_s,
             self.overlap_node_s + other.overlap_node_s,
             self.while_away + other.while_away,
-            {name: self.get_under(name) + other.get_under(name) for name in names},
+            self.returns + other.returns,
+            self.returned_node_s + other.returned_node_s,
+            under={name: self.get_under(name) + other.get_under(name) for name in names},
         )
 
     def get_under(self, policy: str) -> PolicySums:
@@ -168,7 +176,7 @@ def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
         name: getattr(row, name)
         for name in (
             *("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes"),
-            "while_away",
+            *("while_away", "returns", "returned_s"),
         )
     }
     made |= {"cluster_id": cluster_id, "kind": row.kind.value}
@@ -233,6 +241,8 @@ def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
         func.sum(outcomes.c.interruption_s),
         func.sum(outcomes.c.overlap_s * outcomes.c.nodes),
         func.count().filter(outcomes.c.while_away),
+        func.sum(outcomes.c.returns),
+        func.sum(outcomes.c.returned_s * outcomes.c.nodes),
     )
     return select(*columns, *sums).where(*wanted).group_by(*columns)
 
@@ -276,9 +286,7 @@ def _build_groups(
     groups = []
     for row in found:
         key, sums = tuple(row[:keys]), [int(value) for value in row[keys:]]
-        groups.append(
-            OutcomeGroup(key, OutcomeSums(sums[0], sums[1], sums[2], sums[3], under.get(key, {})))
-        )
+        groups.append(OutcomeGroup(key, OutcomeSums(*sums, under=under.get(key, {}))))
     return groups
 
 

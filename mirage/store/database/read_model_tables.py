@@ -155,6 +155,8 @@ outcomes = Table(
     Column("interruption_s", BigInteger, nullable=False),
     Column("overlap_s", BigInteger, nullable=False),
     Column("while_away", Boolean, nullable=False),  # Slurm released it, and Mirage was away
+    Column("returns", BigInteger, nullable=False),  # jobs of the successor that gave nodes back
+    Column("returned_s", BigInteger, nullable=False),  # for which they held them: part of overlap_s
     Index(None, "cluster_id", "at"),
 )
 

@@ -15,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0220"
+SCHEMA = "0230"
 """The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -181,9 +181,14 @@ links = Table(
     Column("expected_end", BigInteger),  # by Slurm, while it runs
     Column("held_at", BigInteger),  # by Mirage, which may release that hold; NULL: it has none
     Column("replaced_at", BigInteger),  # when its job took the place of one that never ran
+    Column("returns", BigInteger, nullable=False),  # jobs of it that gave their nodes back
+    Column("returned_s", BigInteger, nullable=False),  # for which these held them
+    Column("returned_at", BigInteger),  # the last time
+    Column("returned_left_s", BigInteger),  # of its predecessor, then
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
+    Index(None, "cluster_id", "returned_at"),
     Index(None, "cluster_id", "state", "chain_id"),
 )
 

@@ -56,11 +56,22 @@ def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle_forecast(
-    tx: Transaction, cluster_id: int, chain_id: ChainId, index: int, actual_wait_s: int
+    tx: Transaction,
+    cluster_id: int,
+    chain_id: ChainId,
+    index: int,
+    actual_wait_s: int,
+    *,
+    since: int = 0,
 ) -> None:
     """Record the successor's real wait with the link's newest forecast, if there is one, and with
-    other sources' forecasts of the same instant."""
+    other sources' forecasts of the same instant.
+
+    Only forecasts made at `since` or later count: a link that gives its nodes back waits once more,
+    and the forecast of its first wait is none of that.
+    """
     of_link = (
+        forecasts.c.at >= since,
         forecasts.c.cluster_id == cluster_id,
         forecasts.c.chain_id == chain_id,
         forecasts.c.index == index,

@@ -208,9 +208,7 @@ def _describe_handover(row: TimelineHandover) -> str:
     over = row.over
     if over is None:
         return f"link {row.successor.index} has not started yet"
-    kind = "neither interruption nor overlap"
-    if over.interruption_h:
-        kind = f"{format_hours(over.interruption_h)} of interruption"
-    if over.overlap_h:
-        kind = f"{format_hours(over.overlap_h)} of overlap"
+    parts = ((over.interruption_h, "interruption"), (over.overlap_h, "overlap"))
+    kinds = [f"{format_hours(hours)} of {word}" for hours, word in parts if hours]
+    kind = " and ".join(kinds) or "neither interruption nor overlap"
     return f"hand-over to link {row.successor.index}: {kind}; {_describe_forecast(row)}"

@@ -1,6 +1,7 @@
 """What `mirage chain` says of the mode that holds for a chain, and of a plan that stands."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -66,3 +67,24 @@ def test_what_is_left_alone_is_called_a_plan_where_a_plan_stands() -> None:
     stands = chain_text.format_decision(row | {"inputs": {"standby": 12, "planned_release": NOW}})
     assert "Left the planned release as it is: Slurm makes the standby eligible at 20" in stands
     assert "Left the standby as it is" not in stands
+
+
+def test_how_often_a_link_gave_its_nodes_back_is_told(
+    client: Client, chain: ChainId, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        for index, returns, returned_s in ((4, 1, 30), (5, 2, 75)):
+            back = make_link(
+                chain, index, 100 + index, nodes=4, returns=returns, returned_s=returned_s
+            )
+            chains.save_link(tx, cluster_id, replace(back, returned_at=NOW))
+    out = " ".join(run("show", chain, url=client.url, COLUMNS="200").out.split())
+    assert "Link 4 gave its nodes back once, as the link before it ran for long yet" in out
+    assert "Link 5 gave its nodes back 2 times" in out
+    assert "it had held them for 5.0 node-minutes" in out
+    assert out.count("gave its nodes back") == 2
+    found = json.loads(run("show", chain, "--json", url=client.url).out)
+    assert found["returns"] == 3
+    assert [link["returns"] for link in found["links"]][-2:] == [1, 2]
+    assert found["links"][-1]["returned_node_h"] == 4 * 75 / 3600
+    assert "mirage_returns_total 3.0" in client.get("/metrics").text

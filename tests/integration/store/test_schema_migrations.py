@@ -249,6 +249,13 @@ _OLDER_CHAIN = text(
 )
 
 
+_OLDER_LINK = text(
+    'INSERT INTO links (chain_id, "index", cluster_id, job_id, submit, state, position, '
+    '"partition", account, nodes, seen_at, reason, hindered) VALUES (:chain_id, 1, 1, :job_id, 9, '
+    "'ended', 'free', 'gpu', 'ml', 1, 9, '', '')"
+)
+
+
 def test_a_price_other_than_the_old_default_was_its_users(empty_database_url: str) -> None:
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0180")
     prices = {"abcdefgh": 0.5, "abcdefgi": 0.05}
@@ -282,11 +289,22 @@ def test_the_old_default_was_its_users_where_a_job_names_it(
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         tx.execute(_OLDER_CHAIN, {"chain_id": chain_id, "price": 0.5})
-        link = Link(chain_id=chain_id, index=1, job_id=JobId(7), submit=9)
-        chains.save_link(tx, cluster_id, link)
+        tx.execute(_OLDER_LINK, {"chain_id": chain_id, "job_id": 7})
         job = Job(job_id=JobId(7), submit=9, state=JobState.RUNNING, **said)
         job_history.upsert_jobs(tx, cluster_id, [job])
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         found = chains.get_chain(tx, cluster_id, chain_id)
     assert (found.overlap_price, found.asked_price) == (0.5, asked)
+
+
+def test_links_of_before_gave_no_nodes_back(empty_database_url: str) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0220")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        tx.execute(_OLDER_CHAIN, {"chain_id": CHAIN.chain_id, "price": 0.5})
+        tx.execute(_OLDER_LINK, {"chain_id": CHAIN.chain_id, "job_id": 7})
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        (found,) = chains.list_links(tx, 1, CHAIN.chain_id)
+    assert (found.job_id, found.returns, found.returned_s, found.returned_at) == (7, 0, 0, None)

@@ -110,7 +110,7 @@ def test_nothing_is_no_less_than_nothing() -> None:
     ]
 
 
-def handed_over(late_s: int) -> TimelineHandover:
+def handed_over(late_s: int, returned_s: int = 0) -> TimelineHandover:
     before, after = (
         make_link(
             "abcdefgh",
@@ -120,6 +120,7 @@ def handed_over(late_s: int) -> TimelineHandover:
             state=state,
             start=start,
             end=end,
+            returned_s=returned_s if index > 1 else 0,
         )
         for index, state, start, end in (
             (1, LinkState.ENDED, NOON, NOON + 3600),
@@ -152,3 +153,12 @@ def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
     assert drawn == {cls} - {"even"}, "there is no bar of nothing"
     for dots in (close_up, went):
         assert {name for name in ("even", "gap", "lap") if f"dot {name}" in dots} == {cls}
+
+
+def test_an_interruption_after_nodes_that_were_given_back_is_told_with_both() -> None:
+    one = handed_over(900, returned_s=1800)
+    chain = Chain(chain_id=ChainId("abcdefgh"), uid=1001)
+    links = (one.predecessor, one.successor)
+    found = ChainTimeline(chain=chain, links=links, handovers=(one,), course=None)
+    both = "hand-over to link 2: 0.25 h of interruption and 0.5 h of overlap"
+    assert both in chain_charts.draw_handovers(found)

@@ -97,6 +97,8 @@ class SeededChain:
                 "seen_at": NOW - 34,
                 "reason": "Dependency" if state == "pending" else "",
                 "hindered": "",
+                "returns": 0,
+                "returned_s": 0,
             }
         )
 

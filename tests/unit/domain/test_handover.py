@@ -57,3 +57,10 @@ def test_a_link_that_was_cancelled_while_it_waited_neither_hands_over_nor_takes_
     assert list_handovers([ran, gone, third, fourth]) == [(ran, third), (third, fourth)]
     began = make_link(5, LinkState.RUNNING, 20)
     assert list_handovers([ran, gone, third, began])[-1] == (ran, began), "link 3 still waits"
+
+
+def test_what_the_successor_held_and_gave_back_is_overlap_too() -> None:
+    late, early = Handover(0, 3600, returned_s=360), Handover(3600, 0, returned_s=360)
+    assert (late.interruption_h, late.overlap_h) == (1.0, 0.1)
+    assert (early.interruption_h, early.overlap_h) == (0.0, 1.1)
+    assert late.compute_cost_h() == 1.05
