@@ -22,6 +22,7 @@ DEFAULTS = {
     "checkpoint": "",
     "price": "",
     "lead": "",
+    "returns": "2",
     "service": "site",
 }
 CASES = [
