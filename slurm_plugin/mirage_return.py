@@ -18,30 +18,29 @@ MOST_RETURNS = 9  # mirage_wrapper/settings.py
 
 FLOOR_S = 600  # no wait is expected to be shorter
 BACK_S = 360  # what giving back costs, in seconds of the link's nodes
-SPREAD = (0.5, 1, 2)  # the next wait is about the one that the link has just seen
 MARGIN_S = 60  # Slurm counts whole minutes
 
 
 def choose_lead(left_s, waited_s, price, back_s=BACK_S):
     """Return how many seconds before the predecessor's end the next release is to be; None: keep.
 
-    `left_s`: until that end. `waited_s`: from this job's release to its start.
+    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
+    about as long, within a factor of two.
     """
-    waits = [max(FLOOR_S, factor * waited_s) for factor in SPREAD]
-    leads = [lead_s for lead_s in sorted(set(waits)) if lead_s <= left_s - back_s - MARGIN_S]
+    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
+        return None
+    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
+    leads = [lead_s for lead_s in waits if lead_s <= left_s - back_s - MARGIN_S]
     if not leads:
         return None
-    costs = [_compute_cost(lead_s, waits, price) for lead_s in leads]
-    least = min(costs)
-    if price * left_s <= price * back_s + least:
-        return None
-    return int(leads[costs.index(least)])
+    cost, lead_s = min((_compute_cost(lead_s, waits, price), lead_s) for lead_s in leads)
+    return None if price * left_s <= price * back_s + cost else lead_s
 
 
 def _compute_cost(lead_s, waits, price):
     """The expected interruption and the price of the overlap, in seconds of interruption."""
-    costs = [max(wait - lead_s, 0) + price * max(lead_s - wait, 0) for wait in waits]
-    return sum(costs) / float(len(costs))
+    costs = [max(wait_s - lead_s, 0) + price * max(lead_s - wait_s, 0) for wait_s in waits]
+    return sum(costs) / len(costs)
 
 
 # --- this link ---------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_where_the_end_is_near_nothing_is_asked(early: MakeEarly) -> None:
     scene.keeps(scene.starts())
     assert "keeps its nodes: the predecessor ends too soon" in scene.link.logged()
     asked = (scene.link.slurm.root / "questions").read_text()
-    assert "JobID:" not in asked
+    assert f"-j {OWN},{FIRST} " not in asked
 
 
 def test_where_a_new_wait_would_cost_more_it_keeps_its_nodes(early: MakeEarly) -> None:
@@ -346,12 +346,12 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     assert link.says("jobs/2") == "102"
     if state == "SUSPENDED":
         scene.keeps(second)
-    else:
-        let_end(link, 2)
-        assert finish(second)[0] == 0
-        let_end(link, 1)
-        finish(scene.first)
-        assert [line for line in lines(link) if line.startswith("begin 2")]
+        return
+    let_end(link, 1)
+    finish(scene.first)
+    let_end(link, 2)
+    assert finish(second)[0] == 0
+    assert lines(link)[1:] == ["end 1", f"begin 2 after {state} <>", "end 2"]
 
 
 def test_a_warning_meanwhile_is_not_lost(early: MakeEarly) -> None:
@@ -370,23 +370,25 @@ def test_a_warning_meanwhile_is_not_lost(early: MakeEarly) -> None:
 
 # --- it is killed between two steps -------------------------------------------------------------------
 
-STEPS = {
-    "as it asks Slurm": ("squeue", "*JobID:*"),
-    "as it looks for who waits for it": ("squeue", "*'%k %i %E'*"),
-    "as the new job is made": ("sbatch", "*after:101*"),
-    "as it looks for the new job": ("squeue", "*'%k %i'"),
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("command", "pattern", "count"),
+    [
+        ("squeue", f"*{OWN},{FIRST}*JobID:*", None),
+        ("squeue", "*'%k %i %E'*", None),
+        ("sbatch", "*after:101*", "1"),
+        ("squeue", "*'%k %i'", "1"),
+        ("squeue", f"*'-j {FIRST} -o %T %S %e'", "1"),
+    ],
+    ids=["it asks", "it looks who waits for it", "it submits", "it looks", "it looks back"],
+)
 def test_a_link_that_is_killed_in_the_middle_is_neither_lost_nor_doubled(
-    early: MakeEarly, step: str
+    early: MakeEarly, command: str, pattern: str, count: str | None
 ) -> None:
     scene = early()
     link = scene.link
-    command, pattern = STEPS[step]
     once = link.slurm.root / "reached"
-    gate(link, command, pattern, f"[ -e {once} ] || {{ touch {once}; /usr/bin/sleep 60; }}")
+    stop = f"[ -e {once} ] || {{ touch {once}; /usr/bin/sleep 60; }}"
+    gate(link, command, pattern, f"[ ! -e {link.chain}/returns/2 ] || {stop}" if count else stop)
     second = scene.starts()
     wait_until(once.exists)
     link.signal(second, "KILL")
@@ -400,7 +402,7 @@ def test_a_link_that_is_killed_in_the_middle_is_neither_lost_nor_doubled(
     ]
     assert len(standing) == 1
     assert link.says("jobs/2") == standing[0]
-    assert (scene.returns() or "0") == ("0" if "squeue" in step or "ask" in step else scene.returns() or "0")
+    assert scene.returns() == count
     let_end(link, 2)
     assert finish(scene.starts(int(standing[0])))[0] == 0
     assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
