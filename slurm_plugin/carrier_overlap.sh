@@ -142,7 +142,10 @@ mirage_give_back() { # put another job of this link into the queue, with a relea
     # and the caller then leaves. Fails where this job keeps its nodes: mirage_give_back [BOUND], which
     # is max-overlap where that much is not allowed. mirage_tried: sbatch was asked
     mirage_tried=
-    ! mirage_is_held || mirage_leave
+    if mirage_is_held; then # no mirage_leave: waits/ is the other job's
+        mirage_say "$mirage_why; the script is not run"
+        exit 0
+    fi
     mirage_may_return || return 1
     ! mirage_is_taken || mirage_leave
     mirage_waiting=yes # a signal comes to a link that has not begun

@@ -115,13 +115,12 @@ def count_returns(link, words, environ):
         raise Keeps(why)
     if link.read_refusal():
         raise Keeps(link.read_refusal())
-    most = [parse_count(words.get("returns") or "", "--mirage-returns")]
-    for text in (words.get("max_returns"), mirage_service.read_configured("max_returns", environ)):
-        if text:
-            most.append(parse_count(text, "max_returns in client.conf"))
+    bounds = (words.get("max_returns"), mirage_service.read_configured("max_returns", environ))
+    admins = [parse_count(text, "max_returns in client.conf") for text in bounds if text]
+    most = min([parse_count(words.get("returns") or "", "--mirage-returns")] + admins)
     count = read_count(link)
-    if count >= min(most):
-        raise Keeps("the link has given its nodes back %d times, of %d" % (count, min(most)))
+    if count >= most:
+        raise Keeps("the link has given its nodes back %d times, of %d" % (count, most))
     return count
 
 
