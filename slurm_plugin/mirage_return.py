@@ -16,7 +16,7 @@ MOST_RETURNS = 9  # mirage_wrapper/settings.py
 
 # --- the rule: mirage/policy/rules/return_rule.py is the service's; tests/data/give-back-cases.json ---
 
-FLOOR_S = 600  # no wait is expected to be shorter
+FLOOR_S = 300  # no wait is expected to be shorter
 BACK_S = 360  # what giving back costs, in seconds of the link's nodes
 MARGIN_S = 60  # Slurm counts whole minutes
 

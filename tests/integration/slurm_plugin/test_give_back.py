@@ -15,8 +15,8 @@ from tests.support.slurm_plugin.told import ToldLink
 from tests.support.slurm_plugin.two_links import Pair, finish, let_end, lines, waits
 
 FIRST, OWN, NEW = 101, 102, 103
-PLANNED = "--dependency=afterany:101?after:101+230"
-"""The first link has four hours; ten minutes before their end."""
+PLANNED = "--dependency=afterany:101?after:101+235"
+"""The first link has four hours; five minutes before their end."""
 
 
 @dataclass(slots=True)
