@@ -36,7 +36,7 @@ _PATIENCE_S = 1800.0
 _ASK = """
 import httpx, sys
 transport = httpx.HTTPTransport(uds="/run/mirage/api.sock")
-answer = httpx.Client(transport=transport).get("http://mirage" + sys.argv[1], timeout=30)
+answer = httpx.Client(transport=transport).get("http://mirage" + sys.argv[1], timeout=250)
 print(answer.status_code, answer.text)
 """
 

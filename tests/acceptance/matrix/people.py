@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 
 from tests.support.identity.site import COORDINATOR, URL, Site
+from tests.support.patient import PATIENCE_S
 from tests.support.slurm_testbed import Testbed
 
 USERS = {
@@ -56,7 +57,9 @@ class People(Site):
     tokens: dict[str, str] = field(default_factory=dict)
     """Slurm's JSON web tokens, by actor; of the stranger some that are no good."""
     browsers: dict[str, httpx.Client] = field(default_factory=dict)
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=30))
+    http: httpx.Client = field(
+        default_factory=lambda: httpx.Client(trust_env=False, timeout=PATIENCE_S)
+    )
     _bad: Iterator[str] = field(default_factory=lambda: iter(()))
 
     @classmethod
@@ -144,7 +147,7 @@ class People(Site):
         made = {actor: self._own_token(USERS[actor]) for actor in IN_SLURM}
         for actor in ("no credential", "stranger", *IN_SLURM):
             browser = self.browsers[actor] = httpx.Client(
-                base_url=URL, trust_env=False, timeout=30, headers={"Accept": "text/html"}
+                base_url=URL, trust_env=False, timeout=PATIENCE_S, headers={"Accept": "text/html"}
             )
             if actor in made:
                 token, _ = made[actor].communicate()
@@ -155,7 +158,7 @@ class People(Site):
         self.browsers["alice elsewhere"] = httpx.Client(
             base_url=URL,
             trust_env=False,
-            timeout=30,
+            timeout=PATIENCE_S,
             headers={"Accept": "text/html", "Origin": ELSEWHERE, "Sec-Fetch-Site": "cross-site"},
             cookies=self.browsers["alice"].cookies,
         )

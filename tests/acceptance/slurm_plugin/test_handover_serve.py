@@ -44,7 +44,7 @@ class Client(threading.Thread):
         while not self.enough.is_set():
             try:
                 url = f"http://{address.read_text().strip()}/"
-                with urllib.request.urlopen(url, timeout=2) as answer:
+                with urllib.request.urlopen(url, timeout=60) as answer:
                     self.answered[answer.read().decode()] += 1
             except OSError:
                 if self.answered:  # before the first link is up nobody can answer

@@ -17,6 +17,7 @@ from mirage.config.settings import Settings
 from tests import needed
 from tests.support.mirage_process import run
 from tests.support.paths import CHECKOUT
+from tests.support.patient import PATIENCE_S
 
 DEPLOY = CHECKOUT / "deploy"
 ROLE = DEPLOY / "ansible" / "roles" / "mirage"
@@ -142,7 +143,7 @@ def test_an_upgrade_starts_again_what_ran(
             ["sh", "-c", text, script, word, "0.1.0"],
             env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
             check=True,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
     told = tmp_path / "started"
     assert (told.read_text().splitlines() if told.exists() else []) == started

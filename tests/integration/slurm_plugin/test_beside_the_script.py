@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.patient import wait_until
+from tests.support.patient import PATIENCE_S, wait_until
 from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
@@ -22,7 +22,7 @@ WAITS = (
 
 def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
-    assert process.communicate(timeout=30)[0] == b"ran\n"
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"ran\n"
 
 
 def list_processes(link: ToldLink) -> list[Path]:
@@ -154,7 +154,7 @@ def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
     """
     done = subprocess.run(
         ["/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0
@@ -183,7 +183,7 @@ def test_a_warning_ends_no_loop_and_an_ignored_hangup_keeps_none(
     """
     done = subprocess.run(
         ["/usr/bin/env", *signals, "/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.paths import PLUGIN
-from tests.support.patient import wait_until
+from tests.support.patient import PATIENCE_S, wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK of $MIRAGE_LINKS after ${MIRAGE_PREV_JOBID:-none}\n"
@@ -213,7 +213,7 @@ def end_script(link: Link, process: subprocess.Popen[bytes]) -> int:
     wait_until(lambda: bool(got(link)))
     time.sleep(0.5)
     (link.slurm.root / "home" / "end").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     return process.returncode
 
 
@@ -260,7 +260,7 @@ def test_a_script_that_signals_its_own_group_ends_the_link(
     link = make(script=f"#!/bin/bash\n{script}\n")
     link.slurm.job_is(101, "RUNNING")
     process = link.start(1)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
     assert link.end_of(1) == f"exit {code}"
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.patient import wait_until
+from tests.support.patient import PATIENCE_S, wait_until
 from tests.support.slurm_plugin.told import MakeChain, ToldLink
 
 
@@ -57,7 +57,7 @@ def test_the_second_early_start_waits_for_the_end(chain: MakeChain) -> None:
     assert (link.says("started/2"), link.says("jobs/2")) == (None, "102")
     assert link.end_of(2) is None
     link.slurm.job_is(101, "COMPLETED")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert out == b"ran\n"
     assert b"the script starts after the job has ended" in err
     assert link.end_of(2) == "exit 0"
@@ -70,7 +70,7 @@ def test_who_cannot_be_put_behind_waits_too(chain: MakeChain) -> None:
     process = link.start(2)
     wait_until(lambda: "the script starts after the job has ended" in link.logged())
     link.slurm.job_is(101, "TIMEOUT")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert out == b"ran\n"
     assert b"not submitted behind job 101: sbatch: error: QOSMaxSubmitJobPerUserLimit" in err
 
@@ -86,7 +86,7 @@ def test_while_it_waits_the_chain_may_end(chain: MakeChain, end: str) -> None:
         link.has("stop", "by the user")
     else:
         link.slurm.job_is(101, end)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, b"")
     assert not (link.chain / "started" / "2").exists()
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
@@ -107,7 +107,7 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     wait_until(lambda: link.slurm.asked(101) >= asked + 3)
     assert process.poll() is None
     link.slurm.job_is(101, "COMPLETED")
-    assert process.communicate(timeout=30)[0] == b"ran\n"
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"ran\n"
 
 
 def test_an_earlier_link_than_the_predecessor_counts_as_well(chain: MakeChain) -> None:
@@ -167,7 +167,7 @@ def test_a_requeued_predecessor_that_begins_at_the_same_moment_is_waited_for(
     wait_until(lambda: "the script starts after the job has ended" in link.logged())
     assert link.says("started/2") is None
     link.slurm.job_is(101, "COMPLETED")
-    assert process.communicate(timeout=30)[0] == b"ran\n"
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"ran\n"
 
 
 def test_presubmitted_links_make_no_standby(chain: MakeChain) -> None:
@@ -189,7 +189,7 @@ def test_where_not_all_links_stand_the_last_one_puts_the_next_in_place(chain: Ma
     wait_until(lambda: link.says("jobs/2") is not None)
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
     (link.slurm.root / "home" / "end").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert len(link.slurm.calls()) == 2
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PLUGIN
+from tests.support.patient import PATIENCE_S
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.once import Queue
 
@@ -123,7 +124,7 @@ def test_the_real_one_is_found_wherever_path_has_it(slurm: FakeSlurm, path: str)
     own = slurm.root / "own"
     env = slurm.environ | {"PATH": path.format(own, real, other)}
     done = subprocess.run(
-        [own / "scancel", "7"], env=env, capture_output=True, check=False, timeout=30
+        [own / "scancel", "7"], env=env, capture_output=True, check=False, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"real 7\n", b"")
 

@@ -15,6 +15,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, is_made_for
 from tests.support.paths import PLUGIN
+from tests.support.patient import PATIENCE_S
 from tests.support.slurm_plugin.fakes import WRAPPER, FakeSlurm
 
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
@@ -84,7 +85,7 @@ def test_a_call_without_a_chain_leaves_a_pipe_alone(slurm: FakeSlurm, words: lis
             check=False,
             capture_output=True,
             env=slurm.environ,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
     assert done.returncode == (1 if "--mirage-chain=x" in words else 255)
 

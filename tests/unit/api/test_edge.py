@@ -25,7 +25,7 @@ def test_a_head_is_that_of_the_answer(
     look(store, cluster_id, *(read_running_job(n) for n in range(100, 110)))
     until = "?for_s=0" if path.endswith("events") else ""
     whole = client.raw("GET", path + until)
-    head = client.raw("HEAD", path, timeout=10)
+    head = client.raw("HEAD", path, timeout=PATIENCE_S)
     assert (head.status_code, head.content) == (whole.status_code, b"")
     kept = ("content-type", "content-disposition", "etag", "cache-control")
     assert [head.headers.get(name) for name in kept] == [whole.headers.get(name) for name in kept]
@@ -42,8 +42,8 @@ def test_what_answers_a_head_lets_the_next_request_in(client: Client) -> None:
         base_url=client.url, trust_env=False, verify=NO_ISSUER, timeout=PATIENCE_S
     ) as http:
         for path in (f"{API}/events", f"{API}/jobs?format=parquet", f"{API}/jobs"):
-            assert http.head(path, timeout=10).status_code == 200
-            assert http.get("/healthz", timeout=10).json() == {"status": "ok"}
+            assert http.head(path).status_code == 200
+            assert http.get("/healthz", timeout=PATIENCE_S).json() == {"status": "ok"}
 
 
 def test_redirects_and_problems_lead_below_the_path_of_a_proxy(

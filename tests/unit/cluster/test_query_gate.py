@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirage.cluster.query_gate import Backoff, BackoffSettings, QueryGate
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from tests.support.patient import wait_until
+from tests.support.patient import PATIENCE_S, wait_until
 
 PATIENCE = BackoffSettings(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)
 
@@ -132,7 +132,7 @@ class Gate:
             self._inside += 1
             self.most_at_once = max(self.most_at_once, self._inside)
         self.entered.release()
-        assert self.go.wait(timeout=10)
+        assert self.go.wait(timeout=PATIENCE_S)
         with self._lock:
             self._inside -= 1
         return self.runs
@@ -152,14 +152,14 @@ def _ask_while_under_way(
     ready = threading.Barrier(8)
 
     def ask_too() -> int:
-        ready.wait(timeout=10)
+        ready.wait(timeout=PATIENCE_S)
         return lane.ask("queue", query)
 
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(lane.ask, "queue", query)
-        assert gate.entered.acquire(timeout=10)
+        assert gate.entered.acquire(timeout=PATIENCE_S)
         others = [pool.submit(ask_too) for _ in range(7)]
-        ready.wait(timeout=10)
+        ready.wait(timeout=PATIENCE_S)
         wait_until(lambda: _count_waiting() == 7)
         gate.go.set()
         return [first, *others]
@@ -189,10 +189,10 @@ def test_different_queries_wait_for_each_other() -> None:
     lane, gate = QueryGate(PATIENCE), Gate()
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(lane.ask, f"window {i}", gate) for i in range(4)]
-        assert gate.entered.acquire(timeout=10)
+        assert gate.entered.acquire(timeout=PATIENCE_S)
         gate.go.set()
         for future in futures:
-            future.result(timeout=10)
+            future.result(timeout=PATIENCE_S)
     assert gate.runs == 4
     assert gate.most_at_once == 1
 
