@@ -29,6 +29,8 @@ OWN_LOOKS = 3
 """A link plans its successor's release this many times at most: when it starts, and twice more."""
 OWN_MOVED_S = 360
 """A link keeps its plan if a new one would move the release by fewer seconds."""
+OWN_SAMPLE = 20
+"""Of similar jobs a link reads so many waits, the latest ones."""
 OWN_LEAST_LEAD_S = 60
 """A lead of fewer seconds is no plan: the successor becomes eligible at its predecessor's end."""
 

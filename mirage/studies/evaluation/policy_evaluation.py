@@ -17,7 +17,7 @@ from mirage.features.observation import spec
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
-from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.rules.lead_rules import CheapestLead, Quantile
 from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
@@ -147,6 +147,7 @@ class _PolicyRunner:
         self._tables = request.tables
         self._price = request.overlap_price
         self._startup_h = request.startup_h
+        self._most_returns = request.most_returns
         self._heard = heard
         self._output = output
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
@@ -169,8 +170,9 @@ class _PolicyRunner:
         return [self._choose_once(asked, place) for place in range(len(self._tables))]
 
     def _run_own_plan(self, table: EpisodeTable) -> policy_runner.Chosen:
+        plan = CheapestLead if self._most_returns else Quantile
         with self._output.show_progress(OWN_PLAN, len(table)) as told:
-            rule = Quantile()
+            rule = plan(last=policy_runner.OWN_SAMPLE)
             return policy_runner.run_own_plan(table, rule, self._price, lambda _: told())
 
     def _walk_auto(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
