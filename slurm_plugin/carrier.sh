@@ -65,11 +65,13 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_find_previous
     mirage_may_begin || mirage_leave
     [ -z "$mirage_unwritable" ] || ! mirage_is_outrun || mirage_leave
-    mirage_must_wait=
+    mirage_must_wait= mirage_bound=
     if mirage_too_early; then
-        ! mirage_step_back || mirage_leave
+        ! mirage_give_back "$mirage_bound" || mirage_leave
+        [ -n "$mirage_tried" ] || ! mirage_step_back || mirage_leave
         mirage_must_wait=yes
     elif mirage_has_to_wait; then
+        ! mirage_give_back '' || mirage_leave
         mirage_must_wait=yes
     fi
     ! mirage_is_taken || mirage_leave
@@ -124,7 +126,7 @@ mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
 mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
-mirage_behind= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
+mirage_behind= mirage_left= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
 mirage_unwritable= mirage_halted= mirage_noted= mirage_error=
 mirage_silent= mirage_signalled= mirage_stands= mirage_answered= mirage_leads=
 mirage_since=$(date +%s)

@@ -29,6 +29,9 @@ mirage_read_settings() { # an older head lacks some of them
     mirage_cluster=${mirage_cluster-} mirage_umask=${mirage_umask-} mirage_brief=${mirage_brief-}
     mirage_price=${mirage_price-} mirage_lead=${mirage_lead-} mirage_service=${mirage_service:-site}
     mirage_plans=${mirage_plans-} mirage_max_lead=${mirage_max_lead-}
+    mirage_number "${mirage_returns-}" 0
+    [ "$mirage_n" -le 9 ] || mirage_n=0
+    mirage_returns=$mirage_n mirage_max_returns=${mirage_max_returns-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 

@@ -135,3 +135,103 @@ mirage_take_over() { # a predecessor that was requeued waits for a place that is
         mirage_put "ends/$mirage_previous" requeued # where a lost node could not write it
     fi
 }
+
+# --- given back: where a new wait is expected to cost less than nodes that stand idle until the end --
+
+mirage_give_back() { # put another job of this link into the queue, with a release of its own: sets mirage_why,
+    # and the caller then leaves. Fails where this job keeps its nodes: mirage_give_back [BOUND], which
+    # is max-overlap where that much is not allowed. mirage_tried: sbatch was asked
+    mirage_tried=
+    if mirage_is_held; then # no mirage_leave: waits/ is the other job's
+        mirage_say "$mirage_why; the script is not run"
+        exit 0
+    fi
+    mirage_may_return || return 1
+    ! mirage_is_taken || mirage_leave
+    mirage_waiting=yes # a signal comes to a link that has not begun
+    mirage_ask_verdict "$1" && mirage_stand_again
+    set -- $?
+    [ "$1" = 0 ] || [ -z "$mirage_reason" ] || mirage_end_waiting
+    mirage_waiting=
+    return "$1"
+}
+
+mirage_is_held() { # does another job of this link wait for its turn? One that tried to give its nodes back, and
+    # has not seen this one in the queue
+    [ -e "$mirage_dir/returns/$mirage_index" ] && [ -e "$mirage_dir/waits/$mirage_index" ] || return 1
+    mirage_holder=$(mirage_get "jobs/$mirage_index") && [ "$mirage_holder" != "$mirage_job" ] &&
+        [ "$(mirage_ask "$mirage_holder" %T)" = RUNNING ] || return 1
+    mirage_why="link $mirage_index waits already, as job $mirage_holder"
+}
+
+mirage_may_return() { # by what is known here: behind the one link that runs, of which the end is known
+    [ "$mirage_returns" -gt 0 ] && [ "$mirage_style" = sequential ] &&
+        [ "$mirage_presubmit" = next ] && [ "$mirage_mode" = standby ] &&
+        [ "$mirage_max_overlap" != 0 ] && [ "$mirage_lead" != 0 ] &&
+        [ -z "${SLURM_HET_SIZE-}" ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 1
+    [ "$mirage_state" = RUNNING ] && [ -z "$mirage_silent$mirage_completing" ] &&
+        [ "$mirage_behind" = "$MIRAGE_PREV_JOBID" ] && [ -n "$mirage_left" ] &&
+        [ "$mirage_previous" -eq "$((mirage_index - 1))" ] &&
+        [ -e "$mirage_dir/started/$mirage_previous" ] || return 1
+    [ -z "$mirage_unwritable$mirage_reason$mirage_early" ] &&
+        [ -x "$mirage_python" ] && [ -r "$mirage_plugin/mirage_return.py" ]
+}
+
+mirage_ask_verdict() { # sets mirage_minutes and mirage_verdict, in words; the return is counted by then
+    mirage_verdict=$(MIRAGE_URL=${MIRAGE_URL:-$mirage_url} &&
+        MIRAGE_CLUSTER_NAME=${MIRAGE_CLUSTER_NAME:-$mirage_cluster} &&
+        export MIRAGE_URL MIRAGE_CLUSTER_NAME &&
+        mirage_limit 120 "$mirage_python" -IS "$mirage_plugin/mirage_return.py" "dir=$mirage_dir" \
+            "chain=$mirage_chain" "link=$mirage_index" "job=$mirage_job" "behind=$mirage_behind" \
+            "left=$mirage_left" "bound=$1" "style=$mirage_style" "price=$mirage_price" \
+            "lead=$mirage_lead" "service=$mirage_service" "plans=$mirage_plans" \
+            "max_lead=$mirage_max_lead" "returns=$mirage_returns" \
+            "max_returns=$mirage_max_returns" </dev/null 2>/dev/null)
+    mirage_minutes=
+    case $mirage_verdict in
+    'back '*)
+        mirage_verdict=${mirage_verdict#back }
+        mirage_number "${mirage_verdict%% *}" '' && mirage_minutes=$mirage_n
+        mirage_verdict=${mirage_verdict#* }
+        ;;
+    esac
+    [ -z "$mirage_minutes" ] || return 0
+    mirage_verdict=${mirage_verdict#keep }
+    mirage_log "keeps its nodes: ${mirage_verdict:-no verdict}"
+    return 1
+}
+
+mirage_stand_again() { # the new job first, then a look: for what it does not see in the queue no job leaves
+    [ -z "$mirage_reason$mirage_warned" ] || return 1
+    mirage_tried=yes mirage_next=$mirage_index
+    mirage_submit "afterany:$mirage_behind?after:$mirage_behind+$mirage_minutes"
+    mirage_find_new
+    mirage_k=$?
+    mirage_next=$((mirage_index + 1))
+    if [ "$mirage_k" != 0 ]; then
+        mirage_say "link $mirage_index keeps its nodes: ${mirage_error:-squeue does not show its new job}"
+        return 1
+    fi
+    mirage_query "$mirage_behind"
+    if [ "$mirage_word" != RUNNING ] || [ -n "$mirage_reason$mirage_warned" ]; then
+        mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1
+        mirage_say "link $mirage_index keeps its nodes: job $mirage_behind is ${mirage_word:-not seen} now; cancelled its new job $mirage_new"
+        return 1
+    fi
+    mirage_put "jobs/$mirage_index" "$mirage_new"
+    mirage_move_later_links
+    mirage_why="$mirage_verdict, as job $mirage_new"
+}
+
+mirage_find_new() { # sets mirage_new: the other job of this link, by its mark in the queue, whatever sbatch has
+    # said. A restart of slurmctld may last as long as this looks
+    set -- "$mirage_new"
+    for mirage_pause in 0 $((mirage_pace_s / 6)) $((mirage_pace_s / 2)); do
+        sleep "$mirage_pause"
+        if mirage_new=$(mirage_standing); then
+            [ -n "$mirage_new" ] && [ "${1:-$mirage_new}" = "$mirage_new" ]
+            return
+        fi
+    done
+    return 1
+}

@@ -45,6 +45,10 @@ ASK_S = 20
 # slurm.conf(5), MaxJobId: the first 26 bits are a local id; a federation's jobs have their cluster's above.
 LARGEST_LOCAL_ID = (1 << 26) - 1
 
+# The end of a line: a comment before it may hold anything, over several lines.
+QUEUED = re.compile(r"(?:mirage:([0-9a-z]+):([0-9]{1,9}) )?\b([0-9]{1,18})[^ ]* ([^ ]+)$")
+AWAITED = re.compile(r":([0-9]{1,18})")  # not the minutes after a +
+
 
 class Unseen(Exception):
     """Slurm does not say what has to be known."""
@@ -96,6 +100,23 @@ def find_waiting(partition, environ):
         sees_others = sees_others or (uid.isdigit() and uid != own)
         waits = waits or (state == "PENDING" and IN_LINE.match(reason) is not None)
     return waits, sees_others
+
+
+def list_queued(environ):
+    """(chain, link, job, the jobs that it waits for) of each of this user's jobs in the queue; None
+    as chain and link of a job without a mark. Raises Unseen where Slurm does not answer."""
+    words = ["squeue", "-h", "--all", "-u", str(os.geteuid()), "-o", "%k %i %E"]
+    code, out, errors = _run_command(words, 0, environ)
+    if code != 0:
+        raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
+    queued = []
+    for line in out.split("\n"):
+        match = QUEUED.search(line)
+        if match is not None:
+            chain, index, job, dependency = match.groups()
+            awaited = frozenset(map(int, AWAITED.findall(dependency)))
+            queued.append((chain, int(index) if index else None, int(job), awaited))
+    return queued
 
 
 def hides_jobs(environ):

@@ -53,7 +53,7 @@ def plan_release(link, environ):
         return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))
     if link.damage:
         return _drop_plan(link, before, environ, "the chain's carrier is damaged: " + link.damage)
-    told = _ask_service(link, environ)
+    told = ask_service(link, environ)
     if told.mode in ("observe", "shadow"):
         return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))
     if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
@@ -108,7 +108,7 @@ class Told(object):
         return self.lead_s is not None
 
 
-def _ask_service(link, environ):
+def ask_service(link, environ):
     """Ask the service for a plan; if none answers, return its last word on the site's mode."""
     if link.asks_nobody:
         return Told(False, "--mirage-service=none")

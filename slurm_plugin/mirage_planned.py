@@ -278,6 +278,8 @@ def find_hindrance(link, seen, before, by_service=None):
         return "job %d of an earlier link still runs" % (seen.company[0],)
     if os.path.exists(link.get_path("requeued", link.index + 1)):
         return "the next link has already started too early once"
+    if os.path.exists(link.get_path("returns", link.index + 1)):
+        return "the next link has given its nodes back, with a release of its own"
     if successor.state != "PENDING":
         return "the next link, job %d, is %s" % (link.successor, successor.state)
     if any(is_planned_so(link, seen, minutes) for minutes in (before.minutes,) + before.was):

@@ -11,7 +11,7 @@ local FLAG = "never-overlap"
 local NAMES = {}
 for name in string.gmatch(
   "chain checkpoint continue lead max-overlap min-runtime mode never-overlap overlap-price policy"
-    .. " presubmit service style total until-file",
+    .. " presubmit returns service style total until-file",
   "%S+"
 ) do
   NAMES[name] = true

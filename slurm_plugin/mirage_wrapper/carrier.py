@@ -19,13 +19,15 @@ SHELL = "/bin/sh"
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
 FOLDERS = tuple(
-    "beat began carrier deadline ends jobs made plans ran requeued started waited waits".split()
+    "beat began carrier deadline ends jobs made plans ran requeued returns started waited waits".split()
 )
 # What travels in every carrier, in this order: the last one runs what the others define.
 PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "plan", "loops", "script")
 MOST_NEIGHBOURS = 1000
 ASKS_SLURM = (b"scontrol", b"squeue", b"sacct")
 OCTAL = re.compile(r"[0-7]{1,4}\Z")
+# Burst buffers, by their lines; mail by qsub's option, of which no more is read than that it is there.
+COSTLY_LINE = re.compile(rb"(?m)^#(?:BB|DW|BB_LUA|PBS .*-m)\b")
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
 # Which Slurm, and the umask that sbatch gives the job; the other SLURM_ names describe a job.
@@ -185,6 +187,8 @@ def _render_head(chain):
         ("umask", "%04o" % (read_umask(chain.call.environ),)),
         ("plans", mirage_service.read_configured("plans", chain.call.environ)),
         ("max_lead", mirage_service.read_configured("max_lead", chain.call.environ)),
+        ("returns", str(_choose_returns(chain))),
+        ("max_returns", mirage_service.read_configured("max_returns", chain.call.environ)),
     ] + _list_settings(chain.settings)
     lines = [b"#!%s\n" % (_choose_shell().encode(),), invocation.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quote_word(value)) for name, value in settings]
@@ -238,6 +242,22 @@ def _list_settings(settings):
         ("service", settings.service),
     ]
     return [(name, "" if value is None else str(value)) for name, value in asked]
+
+
+def _choose_returns(chain):
+    """Return how often a link may give its nodes back.
+
+    Not once, where each job of the link costs more than its nodes: mail at its end, which would be
+    read as the script's; burst buffers that are filled; nodes that are rebooted.
+    """
+    readings = (chain.said, chain.call.reading)
+    options = [option for reading in readings for option in reading.options]
+    kinds = ",".join(option.value or "" for option in options if option.name == "mail-type")
+    mails = not {"END", "ALL"}.isdisjoint(kinds.upper().replace(" ", "").split(","))
+    costs = any(option.name in ("bb", "bbf", "reboot") for option in options)
+    if mails or costs or COSTLY_LINE.search(chain.script.text):
+        return 0
+    return chain.settings.returns
 
 
 def _choose_brief(settings):

@@ -39,8 +39,8 @@ MIRAGE = "mirage-"
 MIRAGE_FLAGS = frozenset(["mirage-never-overlap"])
 MIRAGE_VALUES = frozenset(
     "mirage-chain mirage-checkpoint mirage-continue mirage-lead mirage-max-overlap mirage-min-runtime"
-    " mirage-mode mirage-overlap-price mirage-policy mirage-presubmit mirage-service mirage-style"
-    " mirage-total mirage-until-file".split()
+    " mirage-mode mirage-overlap-price mirage-policy mirage-presubmit mirage-returns mirage-service"
+    " mirage-style mirage-total mirage-until-file".split()
 )
 MIRAGE_NAMES = MIRAGE_FLAGS | MIRAGE_VALUES
 SHORT_REQUIRED = "abcdeimnopqtwxABCDFGJLMNS"

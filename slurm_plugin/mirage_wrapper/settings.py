@@ -12,12 +12,14 @@ from mirage_wrapper.options import MIRAGE, MIRAGE_FLAGS, MIRAGE_NAMES
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
 MAX_PRICE = 100.0  # what the service accepts
+MAX_RETURNS = 9
 ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
     "min-runtime": "10:00",
     "mode": "standby",
     "presubmit": "next",
+    "returns": "2",
     "service": "site",
     "style": "sequential",
 }
@@ -56,6 +58,7 @@ class Settings(object):
         "overlap_price",
         "policy",
         "presubmit",
+        "returns",
         "service",
         "style",
         "total_s",
@@ -73,6 +76,7 @@ class Settings(object):
         self.overlap_price = _parse_price(given.get("overlap-price"))
         self.max_overlap_s = parse_seconds("max-overlap", given.get("max-overlap"), 0)
         self.lead_s = parse_seconds("lead", given.get("lead"), 0)
+        self.returns = _parse_returns(given["returns"])
         self.service = _check_choice("service", given["service"])
         self.min_runtime_s = parse_seconds("min-runtime", given["min-runtime"], 0)
         self.presubmit = _check_choice("presubmit", given["presubmit"])
@@ -284,6 +288,14 @@ def _parse_price(text):
             % (MAX_PRICE, format_word(text))
         )
     return price
+
+
+def _parse_returns(text):
+    if not (len(text) == 1 and text in DIGITS):
+        raise Refused(
+            "--mirage-returns is a number from 0 to %d, not %s" % (MAX_RETURNS, format_word(text))
+        )
+    return int(text)
 
 
 def _check_choice(name, text):

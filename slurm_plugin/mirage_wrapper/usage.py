@@ -16,6 +16,7 @@ SETTINGS = (
     ("overlap-price=X", "hours of interruption that an hour of overlap is worth"),
     ("max-overlap=TIME", "how long before its predecessor's end a link may start"),
     ("lead=TIME", "release the next link this long before the end (0: at the end)"),
+    ("returns=N", "how often an early link may give its nodes back, 0 to 9 (2)"),
     ("service=site|none", "none: ask no Mirage service; the links plan by Slurm's answers"),
     ("never-overlap", "the same as --mirage-max-overlap=0"),
     ("presubmit=next|all", "queue one link behind the running one, or all from the start"),

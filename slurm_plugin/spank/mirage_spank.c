@@ -52,6 +52,7 @@ static struct spank_option options[] = {
 	{ "mirage-checkpoint", "path", "two links in a row without a newer file there pause the chain", 1, 12, on_option },
 	{ "mirage-lead", "time", "release the next link this long before the end", 1, 13, on_option },
 	{ "mirage-service", "site|none", "none: ask no Mirage service", 1, 14, on_option },
+	{ "mirage-returns", "N", "how often an early link may give its nodes back", 1, 15, on_option },
 };
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 enum { NEVER_OVERLAP = 5, MAX_OVERLAP = 6, STYLE = 8 };

@@ -34,6 +34,7 @@ SLEEP = """#!/bin/sh
 exec /usr/bin/sleep "$@"
 """
 ANY_OVERLAP = "--mirage-max-overlap=1-0"
+NO_RETURN = "--mirage-returns=0"
 LIMIT_MIN = 300
 
 
@@ -61,7 +62,7 @@ def events(alice: Alice) -> list[str]:
 
 def start_both(alice: Alice, *words: str) -> tuple[int, int]:
     """Two links of a chain, the second of which starts while the first has long to run."""
-    done = alice.sbatch("--mirage-chain=4", f"--time={LIMIT_MIN}", *words, "link.sh")
+    done = alice.sbatch("--mirage-chain=4", f"--time={LIMIT_MIN}", NO_RETURN, *words, "link.sh")
     assert done.returncode == 0, done.stderr
     first, second = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")
@@ -207,7 +208,7 @@ def test_while_slurmctld_is_away_nobody_begins(alice: Alice) -> None:
 @pytest.mark.parametrize("cluster", [60], ids="x{}".format, indirect=True)
 def test_of_two_hours_the_last_quarter_may_overlap(alice: Alice) -> None:
     """Only in fast time. Slurm ends the first by its limit, and KillWait later it is over."""
-    done = alice.sbatch("--mirage-chain=2", "--time=2:00:00", "link.sh")
+    done = alice.sbatch("--mirage-chain=2", "--time=2:00:00", NO_RETURN, "link.sh")
     assert done.returncode == 0, done.stderr
     first, second = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")

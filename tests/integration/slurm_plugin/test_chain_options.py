@@ -22,6 +22,7 @@ DEFAULTS = {
     "checkpoint": "",
     "price": "",
     "lead": "",
+    "returns": "2",
     "service": "site",
 }
 CASES = [
@@ -41,6 +42,8 @@ CASES = [
     ("overlap-price", "0.25", {"price": "0.25"}),
     ("lead", "6:00:00", {"lead": "21600"}),
     ("lead", "0", {"lead": "0"}),
+    ("returns", "0", {"returns": "0"}),
+    ("returns", "9", {"returns": "9"}),
     ("service", "none", {"service": "none"}),
 ]
 NAMES = [f"{name}={value}" for name, value, _ in CASES]
@@ -164,6 +167,10 @@ def test_a_comment_that_is_not_ours_is_left_alone(slurm: FakeSlurm, comment: str
         ("--mirage-lead=-5", "--mirage-lead is a time as Slurm writes it"),
         ("--mirage-lead=1:2:3:4", "--mirage-lead is a time as Slurm writes it"),
         ("--mirage-lead=", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-returns=-1", "--mirage-returns is a number from 0 to 9, not '-1'"),
+        ("--mirage-returns=1000", "--mirage-returns is a number from 0 to 9, not '1000'"),
+        ("--mirage-returns=x", "--mirage-returns is a number from 0 to 9, not 'x'"),
+        ("--mirage-returns=", "--mirage-returns is a number from 0 to 9, not ''"),
         ("--mirage-service=mine", "--mirage-service is site or none, not 'mine'"),
         ("--mirage-overlap-price=nan", "--mirage-overlap-price is a number from 0 to 100"),
         ("--comment=mirage:chain=3,colour=red", "unknown setting in --comment=mirage:...: 'colour"),

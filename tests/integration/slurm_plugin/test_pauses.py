@@ -195,9 +195,11 @@ def test_resume_puts_the_next_link_in_place_and_counts_anew(chain: MakeChain) ->
     link.run(1)
     link.run(2)
     (link.slurm.root / "queue").write_text("")
+    link.has("returns/3", "2 103 0")
     before = len(link.slurm.calls())
     done = mirage_link(link, "resume", link.chain.name)
     assert (done.returncode, done.stderr) == (0, "")
+    assert link.says("returns/3") is None
     assert done.stdout == f"link 3\tjob {100 + before + 1}\n"
     call = link.slurm.calls()[-1]
     assert f"--comment=mirage:{link.chain.name}:3" in call.argv

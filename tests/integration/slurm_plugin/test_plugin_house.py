@@ -32,6 +32,7 @@ FROZEN = [
     "mirage-handover",
     "mirage_next.py",
     "mirage_plan.py",
+    "mirage_return.py",
     "mirage_handover.py",
     "mirage_handover_lightning.py",
     "mirage_handover_torch.py",
@@ -100,7 +101,7 @@ def test_no_folder_holds_more_modules_than_one_can_survey() -> None:
 def test_what_others_name_by_its_path_is_there() -> None:
     assert [name for name in FROZEN if not (PLUGIN / name).is_file()] == []
     named = set(re.findall(r"\$mirage_plugin/([\w.-]+)", "".join(p.read_text() for p in SHELL)))
-    assert named == {"mirage_next.py", "mirage_plan.py", "scancel"}
+    assert named == {"mirage_next.py", "mirage_plan.py", "mirage_return.py", "scancel"}
 
 
 def test_it_uses_nothing_newer_than_python_3_6() -> None:

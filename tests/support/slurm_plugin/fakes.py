@@ -97,6 +97,11 @@ if [ -z "$job" ]; then
         '%k %i %T %r') id="$id $state $reason" ;;
         '%k %i %T %e') id="$id $state $end" ;;
         '%k %i %T %S %e') id="$id $state $start $end" ;;
+        '%k %i %E')
+            dependency='(null)'
+            [ ! -f {home}/dependency.$id ] || dependency=$(cat {home}/dependency.$id)
+            id="$id $dependency"
+            ;;
         esac
         printf '%s\n' "$text $id" | tr '\001' '\n'
     done <{home}/queue

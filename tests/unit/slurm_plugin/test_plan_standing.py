@@ -138,6 +138,15 @@ def test_a_next_link_that_came_too_early_once_has_no_second_plan(planning: Plann
     assert planning.updates() == []
 
 
+def test_a_next_link_that_gave_its_nodes_back_keeps_its_own_release(planning: Planning) -> None:
+    planning.waited([HOUR] * 30)
+    (planning.chain / "returns").mkdir()
+    planning.has("returns/2", f"1 {OWN} 0")
+    planning.plan()
+    assert planning.updates() == []
+    assert "the next link has given its nodes back, with a release of its own" in planning.log()
+
+
 def test_a_site_that_refuses_is_asked_once_in_the_chains_life(planning: Planning) -> None:
     planning.waited([HOUR] * 30)
     refusal = planning.slurm.root / "scontrol.err"

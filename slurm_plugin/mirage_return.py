@@ -1,0 +1,217 @@
+#!/usr/bin/python3 -IS
+"""Decide whether a link that started early gives its nodes back, and when it is released again.
+
+A link of style `sequential` calls this once, as it begins to wait (carrier_overlap.sh), with
+NAME=VALUE words. It prints one line: `back MINUTES WORDS`, the minutes after the predecessor's
+start at which the link's new job becomes eligible; or `keep WORDS`. The return is counted in
+returns/LINK before the line is printed. Whatever is unknown means `keep`.
+Standard library, Python 3.6.
+"""
+
+import os
+import sys
+
+LIMIT_S = 90
+MOST_RETURNS = 9  # mirage_wrapper/settings.py
+
+# --- the rule: mirage/policy/rules/return_rule.py is the service's; tests/data/give-back-cases.json ---
+
+FLOOR_S = 300  # no wait is expected to be shorter
+BACK_S = 360  # what giving back costs, in seconds of the link's nodes
+MARGIN_S = 60  # Slurm counts whole minutes
+
+
+def choose_lead(left_s, waited_s, price, back_s=BACK_S):
+    """Return how many seconds before the predecessor's end the next release is to be; None: keep.
+
+    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
+    about as long, within a factor of two.
+    """
+    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
+        return None
+    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
+    leads = [lead_s for lead_s in waits if lead_s <= left_s - back_s - MARGIN_S]
+    if not leads:
+        return None
+    cost, lead_s = min((_compute_cost(lead_s, waits, price), lead_s) for lead_s in leads)
+    return None if price * left_s <= price * back_s + cost else lead_s
+
+
+def _compute_cost(lead_s, waits, price):
+    """The expected interruption and the price of the overlap, in seconds of interruption."""
+    costs = [max(wait_s - lead_s, 0) + price * max(lead_s - wait_s, 0) for wait_s in waits]
+    return sum(costs) / len(costs)
+
+
+# --- this link ---------------------------------------------------------------------------------------
+
+
+class Keeps(Exception):
+    """The link keeps its nodes; the message says why."""
+
+
+def main(argv):
+    import signal
+
+    sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LIMIT_S)  # ends this process, and no line means `keep`
+    words = dict(word.partition("=")[::2] for word in argv[1:])
+    try:
+        line = "back %d %s" % decide_return(words, os.environ)
+    except Keeps as reason:
+        line = "keep %s" % (reason,)
+    except Exception as error:
+        line = "keep %s: %s" % (type(error).__name__, error)
+    print("".join(c if " " <= c <= "~" else "?" for c in line))
+    return 0
+
+
+def decide_return(words, environ):
+    """(minutes after the predecessor's start, why in words) of a return that is counted already.
+
+    Raises Keeps.
+    """
+    import mirage_forecast
+    import mirage_jobs
+    import mirage_planned
+
+    link = mirage_planned.Link(dict(words, turn="1"))
+    count = count_returns(link, words, environ)
+    left_s = mirage_forecast.parse_whole(words["left"])
+    if left_s is None or left_s <= BACK_S:
+        raise Keeps("the predecessor ends too soon")
+    before = int(words["behind"])
+    rows = mirage_jobs.fetch_rows([link.job, before], environ)
+    own, predecessor = rows.get(link.job), rows.get(before)
+    most_s = mirage_forecast.parse_whole(words.get("bound") or "")
+    minutes = choose_minutes(link, own, predecessor, most_s)
+    _heed_service(link, environ)
+    _look_at_queue(link, environ)
+    release = predecessor.start + 60 * minutes
+    why = "link %d gives its nodes back: job %d may run for %d s more; the link is released again at %s" % (
+        link.index, before, predecessor.end - link.now, format_instant(release))  # fmt: skip
+    record_return(link, count + 1, release, why)
+    return minutes, why
+
+
+def format_instant(at):
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+# --- may it? -----------------------------------------------------------------------------------------
+
+
+def count_returns(link, words, environ):
+    """Return how often this link has given its nodes back. Raises Keeps if it may not once more."""
+    import mirage_service
+
+    if link.damage:
+        raise Keeps("the chain's carrier is damaged: " + link.damage)
+    why = link.find_objection(environ)
+    if why is not None:
+        raise Keeps(why)
+    if link.read_refusal():
+        raise Keeps(link.read_refusal())
+    bounds = (words.get("max_returns"), mirage_service.read_configured("max_returns", environ))
+    admins = [parse_count(text, "max_returns in client.conf") for text in bounds if text]
+    most = min([parse_count(words.get("returns") or "", "--mirage-returns")] + admins)
+    count = read_count(link)
+    if count >= most:
+        raise Keeps("the link has given its nodes back %d times, of %d" % (count, most))
+    return count
+
+
+def parse_count(text, name):
+    import mirage_forecast
+
+    count = mirage_forecast.parse_whole(text)
+    if count is None:
+        raise Keeps("%s is no number of returns" % (name,))
+    return min(count, MOST_RETURNS)
+
+
+def read_count(link):
+    """The returns so far. Raises Keeps of a file that does not read: nobody knows how many."""
+    import mirage_forecast
+
+    if str(link.index) not in os.listdir(link.get_path("returns")):  # not from a cache, as of NFS
+        return 0
+    count = mirage_forecast.parse_whole(link.read_line("returns", link.index).partition(" ")[0])
+    if count is None:
+        raise Keeps("returns/%d does not read" % (link.index,))
+    return count
+
+
+def record_return(link, count, release, why):
+    """Before sbatch is asked: whatever ends this job then, the return counts."""
+    import mirage_waits
+
+    text = "%d %d %d\n%s\n" % (count, link.job, release, why)
+    if not mirage_waits.replace_file(link.get_path("returns", link.index), text):
+        raise Keeps("returns/%d cannot be written" % (link.index,))
+
+
+def _heed_service(link, environ):
+    """Raise Keeps where the site only watches; a service that does not answer has no say."""
+    import mirage_plan
+
+    answer = mirage_plan.ask_service(link, environ)
+    if answer.mode in ("observe", "shadow"):
+        raise Keeps("the site's Mirage is in mode %s" % (answer.mode,))
+    if answer.answered and answer.mode is None:
+        raise Keeps("the service %s" % (answer.why,))
+
+
+def _look_at_queue(link, environ):
+    """Raise Keeps where a job outside the chain waits for this one, or this link has another job.
+
+    Jobs of other users are not seen.
+    """
+    import mirage_jobs
+
+    for chain, index, job, awaited in mirage_jobs.list_queued(environ):
+        if chain == link.chain and index == link.index and job != link.job:
+            raise Keeps("the link has another job in the queue, %d" % (job,))
+        if chain != link.chain and link.job in awaited:
+            raise Keeps("job %d depends on this one" % (job,))
+
+
+# --- when? -------------------------------------------------------------------------------------------
+
+
+def choose_minutes(link, own, predecessor, most_s=None):
+    """Return the minutes after the predecessor's start. Raises Keeps.
+
+    `most_s`: the link's max-overlap, if it started sooner: then it goes whatever the rule says.
+    """
+    import mirage_forecast
+    import mirage_jobs
+    import mirage_planned
+
+    if own is None or None in (own.eligible, own.start):
+        raise Keeps("squeue does not show how long this job waited")
+    if predecessor is None or predecessor.state != mirage_jobs.RUNS:
+        raise Keeps("the predecessor is not seen to run")
+    if None in (predecessor.start, predecessor.end):
+        raise Keeps("the predecessor has no known end")
+    now = max(link.now, own.start)  # whichever clock is ahead
+    left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
+    price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
+    lead_s = choose_lead(left_s, waited_s, price)
+    if lead_s is None and most_s is not None:
+        lead_s = left_s - BACK_S - MARGIN_S
+    if lead_s is None:
+        raise Keeps("%d s are left, and it waited %d s" % (left_s, waited_s))
+    bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
+    lead_s = min([lead_s] + bounds)
+    minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
+    if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + BACK_S:
+        raise Keeps("%d s are left for a release %d s before the end" % (left_s, lead_s))
+    return minutes
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

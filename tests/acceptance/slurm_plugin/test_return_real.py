@@ -1,0 +1,102 @@
+"""An early link gives its nodes back and is released again by its plan: real Slurm, no service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.slurm_plugin.lone_alice import Alice
+from tests.support.slurm_testbed import Testbed, TestbedSettings
+
+pytestmark = pytest.mark.slurm
+
+MINUTE = 60
+LIMIT_MIN, AGAIN_MIN = 60, 55
+"""An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
+again five minutes before the end."""
+ASKED = (f"--time={LIMIT_MIN}", "--mirage-lead=40:00", "--mirage-max-overlap=1:00:00")
+WORKS = """#!/bin/bash
+#SBATCH --nodes=1 --output=chain.out --open-mode=append
+echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing}"
+until [ -e go.$MIRAGE_LINK ]; do sleep 1; done
+echo "end $MIRAGE_LINK"
+"""
+LOOK = """#!/bin/sh
+if [ -e {chain}/returns/2 ] && [ ! -e {home}/reached ]; then
+    case $* in
+    *'%k %i')
+        touch {home}/reached
+        exec sleep 36000
+        ;;
+    esac
+fi
+exec /usr/bin/squeue "$@"
+"""
+
+
+@pytest.fixture
+def alice(slurm_host: Testbed) -> Iterator[Alice]:
+    slurm_host.up(TestbedSettings(speed=60, nodes=4), fresh=True)
+    with Alice.at_home(slurm_host, "returns", WORKS) as made:
+        yield made
+
+
+def await_end(alice: Alice, link: int) -> None:
+    alice.until(lambda: f"end {link}" in alice.lines(), f"the end of link {link}", 30 * MINUTE)
+
+
+def test_an_early_link_gives_its_nodes_back_and_is_released_again_by_its_plan(
+    alice: Alice,
+) -> None:
+    alice.submit(*ASKED, links=3)
+    first, early = alice.job(1), alice.job(2)
+    alice.until(lambda: alice.job(2) != early, "another job of link 2", LIMIT_MIN * MINUTE)
+    again = alice.job(2)
+    planned = f"afterany:{first}(unfulfilled)?after:{first}+{AGAIN_MIN}(unfulfilled)"
+    assert alice.testbed.job(again)["Dependency"] == planned
+    assert f"link 2 gives its nodes back: job {first} may run for" in "\n".join(alice.output())
+    assert (alice.says("returns/2") or "").split()[:2] == ["1", str(early)]
+
+    began = alice.testbed.job(first)["StartTime"]
+    alice.until(lambda: len(alice.lines()) > 1, "link 2", 30 * MINUTE)
+    shown = alice.testbed.job(again)
+    released = instant(shown["EligibleTime"]) - instant(began)
+    assert AGAIN_MIN * MINUTE <= released < LIMIT_MIN * MINUTE
+    third = alice.job(3)
+    assert alice.testbed.job(third)["Dependency"] == f"afterany:{again}(unfulfilled)"
+
+    alice.let_end(2, 3)
+    await_end(alice, 3)
+    assert alice.lines() == [
+        *["begin 1 after nothing", "begin 2 after TIMEOUT", "end 2"],
+        *["begin 3 after COMPLETED", "end 3"],
+    ]
+    words = ("sacct", "-n", "-X", "-P", "-j", str(early), "-o", "State,ExitCode")
+    assert alice.run(*words).strip() == "COMPLETED|0:0"
+    for name in ("lost.2", "requeued/2", "paused", "done", "stop"):
+        assert alice.says(name) is None, name
+
+
+def instant(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+def test_a_link_that_is_killed_between_its_new_job_and_its_leave_is_not_lost(alice: Alice) -> None:
+    alice.submit(*ASKED, links=2)
+    look = alice.home / "plugin" / "squeue"
+    look.write_text(LOOK.format(home=alice.home, chain=alice.chain))
+    look.chmod(0o755)
+    early = alice.job(2)
+    alice.until((alice.home / "reached").exists, "the look for the new job", LIMIT_MIN * MINUTE)
+    alice.run("scancel", "--signal=KILL", "--full", str(early))
+    queued = ("squeue", "-h", "-u", "alice", "-o", "%A")
+    alice.until(lambda: str(early) not in alice.run(*queued).split(), "its end", 600)
+    alice.let_end(1, 2)
+    await_end(alice, 2)
+    assert alice.job(2) != early
+    assert alice.lines() == [
+        *["begin 1 after nothing", "end 1", "begin 2 after COMPLETED", "end 2"]
+    ]
+    alice.await_empty_queue(600)

@@ -1,0 +1,277 @@
+"""Whether an early link gives its nodes back: the rule, and what is asked of a chain."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.integration.slurm_plugin.test_chain_options import ask, head
+from tests.support.paths import DATA
+from tests.support.slurm_plugin.answering import Service
+from tests.support.slurm_plugin.fakes import FakeSlurm
+from tests.support.slurm_plugin.planning import HOUR, OWN, Planning
+from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_program
+from tests.unit.slurm_plugin.test_plan_troubles import FULL_DISK
+
+CASES = json.loads((DATA / "give-back-cases.json").read_text())["cases"]
+FIRST, SECOND = OWN, 202
+CHAIN = "0f0000000000000000ab"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Link 1 has 23 of 24 hours left; link 2 starts as job 202, half a minute after its release."""
+
+    planning: Planning
+
+    def asks(
+        self, env: dict[str, str] | None = None, *, first: str = PATIENTLY, **words: object
+    ) -> str:
+        """What the program prints, after a line of Python."""
+        told = {"dir": self.planning.chain, "chain": CHAIN, "link": 2, "job": SECOND}
+        told |= {"behind": FIRST, "left": 23 * HOUR, "bound": "", "style": "sequential"}
+        told |= {"price": "", "lead": "", "service": "none", "returns": 2} | words
+        done = subprocess.run(
+            [
+                *prepare_program("mirage_return", first),
+                *(f"{name}={value}" for name, value in told.items()),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=self.planning.slurm.environ
+            | {"MIRAGE_CLIENT_CONF": str(self.planning.conf)}
+            | (env or {}),
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    def waited(self, wait_s: int) -> None:
+        now = int(time.time())
+        times = (now - wait_s, now, now + 24 * HOUR)
+        self.planning.slurm.job_in_full(SECOND, "RUNNING", times=times)
+
+    def count(self) -> str | None:
+        path = self.planning.chain / "returns" / "2"
+        return path.read_text().split()[0] if path.exists() else None
+
+
+@pytest.fixture
+def verdict(planning: Planning) -> Verdict:
+    (planning.chain / "returns").mkdir(mode=0o700)
+    made = Verdict(planning)
+    made.waited(30)
+    return made
+
+
+def test_the_next_release_is_one_wait_before_the_end(verdict: Verdict) -> None:
+    said = verdict.asks()
+    assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 828")
+    release = time.localtime(verdict.planning.start + 1435 * 60)
+    assert time.strftime("is released again at %Y-%m-%d %H:%M\n", release) in said
+    assert verdict.count() == "1"
+    verdict.waited(HOUR)
+    assert verdict.asks().startswith("back 1380 link 2")
+    assert verdict.count() == "2"
+    assert verdict.asks() == "keep the link has given its nodes back 2 times, of 2\n"
+
+
+def test_an_early_end_of_the_release_is_never_before_now(verdict: Verdict) -> None:
+    """Whole minutes after the start, and never so soon that this job may still be there."""
+    verdict.waited(11 * HOUR)
+    said = verdict.asks(price=5)
+    minutes = int(said.split()[1])
+    planning = verdict.planning
+    assert planning.start + 60 * minutes >= time.time() + 300
+    assert planning.end - planning.start - 60 * minutes <= 11 * HOUR // 2
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"price": "0"}, "s are left, and it waited"),
+        ({"price": "dear"}, "the chain's carrier is damaged: price='dear' is not a price"),
+        ({"lead": "long"}, "the chain's carrier is damaged: lead='long' is not a number"),
+        ({"left": "360"}, "the predecessor ends too soon"),
+        ({"left": ""}, "the predecessor ends too soon"),
+        ({"left": "-5"}, "the predecessor ends too soon"),
+        ({"returns": "0"}, "the link has given its nodes back 0 times, of 0"),
+        ({"returns": "-1"}, "--mirage-returns is no number of returns"),
+        ({"returns": ""}, "--mirage-returns is no number of returns"),
+        ({"max_returns": "0"}, "the link has given its nodes back 0 times, of 0"),
+        ({"max_returns": "some"}, "max_returns in client.conf is no number of returns"),
+        ({"plans": "never"}, "plans = never in client.conf"),
+        ({"plans": "nver"}, "plans = nver in client.conf"),
+        ({"max_lead": "soon"}, "max_lead in client.conf is not a time"),
+        ({"max_lead": "0"}, "are left for a release 0 s before the end"),
+        ({"behind": "x"}, "ValueError"),
+        ({"dir": "/nowhere"}, "FileNotFoundError"),
+    ],
+    ids=str,
+)
+def test_what_the_link_is_told_may_keep_it(
+    verdict: Verdict, words: dict[str, str], reason: str
+) -> None:
+    said = verdict.asks(**words)
+    assert said.startswith("keep ")
+    assert reason in said
+    assert said.count("\n") == 1
+    assert verdict.count() is None
+
+
+@pytest.mark.parametrize("conf", ["max_returns = 0\n", "max_returns = x\n", "plans = never\n"])
+def test_the_nodes_own_client_conf_counts_too(verdict: Verdict, conf: str) -> None:
+    verdict.planning.conf.write_text(conf)
+    assert verdict.asks(max_returns="9").startswith("keep ")
+
+
+def test_more_returns_than_nine_are_nine(verdict: Verdict) -> None:
+    verdict.planning.has("returns/2", "9 202 0")
+    assert verdict.asks(returns=1000) == "keep the link has given its nodes back 9 times, of 9\n"
+
+
+@pytest.mark.parametrize("text", ["", "x 202 0\n", "1", "-1 202 0\n", "1.5 202 0\n"])
+def test_a_count_that_does_not_read_ends_all_returns(verdict: Verdict, text: str) -> None:
+    (verdict.planning.chain / "returns" / "2").write_text(text)
+    assert verdict.asks() == "keep returns/2 does not read\n"
+
+
+def test_a_return_that_cannot_be_counted_is_none(verdict: Verdict) -> None:
+    assert verdict.asks(first=FULL_DISK) == "keep returns/2 cannot be written\n"
+
+
+def test_a_site_that_refused_a_plan_is_asked_for_none(verdict: Verdict) -> None:
+    verdict.planning.has("unplanned", "the site refuses plans: Access denied")
+    assert verdict.asks() == "keep the site refuses plans: Access denied\n"
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "COMPLETING", "PENDING", "COMPLETED"])
+def test_a_predecessor_that_does_not_run_is_waited_for(verdict: Verdict, state: str) -> None:
+    verdict.planning.runs(state=state)
+    assert verdict.asks() == "keep the predecessor is not seen to run\n"
+
+
+def test_a_predecessor_without_an_end_is_waited_for(verdict: Verdict) -> None:
+    verdict.planning.runs(end="N/A")
+    assert verdict.asks() == "keep the predecessor has no known end\n"
+
+
+@pytest.mark.parametrize("job", [FIRST, SECOND])
+def test_what_slurm_does_not_tell_keeps_the_nodes(verdict: Verdict, job: int) -> None:
+    (verdict.planning.slurm.root / f"full.{job}").unlink()
+    assert verdict.asks().startswith("keep ")
+    assert verdict.count() is None
+
+
+@pytest.mark.parametrize(
+    ("comment", "dependency", "keeps"),
+    [
+        ("(null)", f"afterok:{SECOND}(unfulfilled)", True),
+        ("of\x01two lines", f"afterok:7(unfulfilled),afterany:5:{SECOND}(unfulfilled)", True),
+        ("mirage:00000000000000000000:3", f"afterany:{SECOND}(unfulfilled)", True),
+        (f"mirage:{CHAIN}:3", f"afterany:{SECOND}(unfulfilled)", False),
+        ("(null)", f"after:7+{SECOND}(unfulfilled)", False),
+        (f"mirage:{CHAIN}:2", "(null)", True),
+        (f"mirage:{CHAIN}:1", "(null)", False),
+    ],
+)
+def test_a_job_outside_the_chain_that_waits_for_it_keeps_the_nodes(
+    verdict: Verdict, comment: str, dependency: str, keeps: bool
+) -> None:
+    slurm = verdict.planning.slurm
+    slurm.has_queued(SECOND, f"mirage:{CHAIN}:2")
+    slurm.has_queued(900, comment)
+    (slurm.root / "dependency.900").write_text(f"{dependency}\n")
+    said = verdict.asks()
+    assert said.startswith("keep " if keeps else "back ")
+    assert ("900" in said) is keeps
+
+
+def test_beyond_max_overlap_it_goes_whatever_the_rule_says(verdict: Verdict) -> None:
+    verdict.waited(60 * HOUR)
+    assert verdict.asks().startswith("keep ")
+    assert verdict.asks(bound=4 * HOUR).startswith(f"back {20 * 60} ")
+
+
+def test_an_admins_longest_lead_bounds_the_next_release(verdict: Verdict) -> None:
+    verdict.waited(2 * HOUR)
+    assert verdict.asks(max_lead="1:00:00").startswith(f"back {23 * 60} ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        ({"mode": "act", "lead_s": None}, "back "),
+        ({"mode": "act", "lead_s": 2 * HOUR}, "back "),
+        ({"mode": "shadow"}, "keep the site's Mirage is in mode shadow"),
+        ({"mode": "observe"}, "keep the site's Mirage is in mode observe"),
+        ({"mode": None}, "keep the service names no lead"),
+        (404, "keep the service answers 404"),
+        (503, "back "),
+    ],
+    ids=str,
+)
+def test_a_site_that_only_watches_is_heeded(
+    verdict: Verdict, service: Service, answer: object, word: str
+) -> None:
+    if isinstance(answer, dict):
+        answer |= {"ask_again_s": 600, "submit_now": False}
+    service.answers = [answer]
+    assert verdict.asks({"MIRAGE_URL": service.url}, service="site").startswith(word)
+    assert (verdict.count() is None) is word.startswith("keep")
+
+
+@pytest.mark.parametrize(("age_s", "word"), [(HOUR, "keep the site's"), (25 * HOUR, "back ")])
+def test_a_links_last_word_from_the_service_counts_for_a_day(
+    verdict: Verdict, age_s: int, word: str
+) -> None:
+    verdict.planning.has("told_mode", f"shadow {int(time.time()) - age_s}")
+    assert verdict.asks(service="site").startswith(word)
+
+
+def test_a_link_without_a_service_gives_back_by_its_own_rule(verdict: Verdict) -> None:
+    assert verdict.asks(service="site").startswith("back ")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict[str, Any]) -> None:
+    choose_lead = plugin("mirage_return").choose_lead
+    numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
+    assert choose_lead(*numbers) == case["lead_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "returns"),
+    [
+        (["--mail-type=END"], "", "0"),
+        (["--mail-type", "begin,end"], "", "0"),
+        (["--mail-type=BEGIN"], "#SBATCH --mail-type=ALL\n", "0"),
+        (["--mail-type=FAIL,TIME_LIMIT"], "", "2"),
+        ([], "#PBS -m abe\n", "0"),
+        ([], "#PBS -l walltime=1:00\n", "2"),
+        (["--bb=capacity=1G"], "", "0"),
+        (["--reboot"], "", "0"),
+        ([], "#DW jobdw type=scratch capacity=1GB\n", "0"),
+        ([], "#BB create_persistent\n", "0"),
+        ([], "#BBQ is none\n", "2"),
+        (["--mirage-returns=5", "--mail-type=END"], "", "0"),
+    ],
+)
+def test_a_link_whose_jobs_cost_more_than_nodes_gives_nothing_back(
+    slurm: FakeSlurm, words: list[str], lines: str, returns: str
+) -> None:
+    ask(slurm, "--mirage-chain=2", *words, lines=lines)
+    assert head(slurm)["returns"] == returns
+
+
+def test_the_admins_bound_on_returns_travels_with_the_chain(slurm: FakeSlurm) -> None:
+    conf = slurm.root / "client.conf"
+    conf.write_text("max_returns = 1\n")
+    ask(slurm, "--mirage-chain=2", env={"MIRAGE_CLIENT_CONF": str(conf)})
+    assert "mirage_max_returns='1'\n" in slurm.calls()[-1].script.decode()
