@@ -1,12 +1,16 @@
 """Forecast the next link's wait, and compute the lead; reads no file and runs no command.
 
 The rule is the service's `quantile` (mirage/policy/rules/lead_rules.py): the price of overlap
-chooses a quantile of the waits of similar jobs. Standard library, Python 3.6.
+chooses a quantile of the waits of similar jobs. Where the next link may give its nodes back it is
+`CheapestLead` there. Standard library, Python 3.6.
 """
 
 import math
 
-LAST = 200  # so many of like jobs
+import mirage_return
+
+LAST = 20  # so many of like jobs: the latest tell most of the next wait
+LAST_SWITCHING = 200  # at a switch chain's low price the longest waits decide
 ENOUGH = 20  # so few are no sample: the next wider one is taken
 ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
 ENOUGH_TENTHS = 10  # fewer waits have no tenth: one that waited for days in a hold would be the p10
@@ -60,10 +64,13 @@ class Choice(object):
 class Wanted(object):
     """The wishes of the user and of the admin for a chain; None if nothing was said."""
 
-    __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "style")
+    __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "returns", "style")
 
-    def __init__(self, style, price=None, max_overlap_s=None, lead_s=None, max_lead_s=None):
+    def __init__(
+        self, style, price=None, max_overlap_s=None, lead_s=None, max_lead_s=None, returns=None
+    ):
         self.style = style
+        self.returns = returns  # how often an early link may give its nodes back
         self.price = price
         self.max_overlap_s = max_overlap_s
         self.lead_s = lead_s
@@ -80,7 +87,10 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
         lead_s = wanted.lead_s
     elif forecast is not None:
         price = _choose_price(forecast, limit_s, start_up_s, wanted)
-        lead_s = forecast.find_quantile(compute_fractile(price))
+        if wanted.returns and wanted.style == "sequential":
+            lead_s = mirage_return.choose_first_lead(forecast.waits, price)
+        else:
+            lead_s = forecast.find_quantile(compute_fractile(price))
     is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
     early_s = forecast.find_quantile(0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
@@ -166,7 +176,7 @@ def describe_sample(count):
 # --- the sample ------------------------------------------------------------------------------------
 
 
-def forecast_like_jobs(rows, nodes, limit_s, price):
+def forecast_like_jobs(rows, nodes, limit_s, price, last=LAST):
     """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
     same = [row for row in rows if _is_near(row[0], nodes)]
     for alike, what in (
@@ -175,7 +185,7 @@ def forecast_like_jobs(rows, nodes, limit_s, price):
         (rows, "of the partition"),
     ):
         if len(alike) >= ENOUGH:
-            waits = cut_before_change([row[2] for row in alike[-LAST:]], compute_fractile(price))
+            waits = cut_before_change([row[2] for row in alike[-last:]], compute_fractile(price))
             return Forecast(waits, "%d jobs %s" % (len(waits), what))
     return None
 

@@ -27,20 +27,40 @@ def choose_lead(left_s, waited_s, price, back_s=BACK_S):
     `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
     about as long, within a factor of two.
     """
+    again = _plan_return(left_s, waited_s, price, back_s)
+    return again[1] if again is not None and again[0] < price * left_s else None
+
+
+def choose_first_lead(waits_s, price):
+    """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
+    may give its nodes back; of equals the shortest."""
+    costs = [
+        (sum(_compute_cost(lead_s, wait_s, price) for wait_s in waits_s), lead_s)
+        for lead_s in set(waits_s)
+    ]
+    return min(costs)[1]
+
+
+def _plan_return(left_s, waited_s, price, back_s):
+    """(what giving back is expected to cost, in seconds of interruption, the next lead), or None."""
     if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
         return None
     waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
-    leads = [lead_s for lead_s in waits if lead_s <= left_s - back_s - MARGIN_S]
-    if not leads:
-        return None
-    cost, lead_s = min((_compute_cost(lead_s, waits, price), lead_s) for lead_s in leads)
-    return None if price * left_s <= price * back_s + cost else lead_s
+    costs = [
+        (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
+        for lead_s in waits
+        if lead_s <= left_s - back_s - MARGIN_S
+    ]
+    return (price * back_s + min(costs)[0], min(costs)[1]) if costs else None
 
 
-def _compute_cost(lead_s, waits, price):
-    """The expected interruption and the price of the overlap, in seconds of interruption."""
-    costs = [max(wait_s - lead_s, 0) + price * max(lead_s - wait_s, 0) for wait_s in waits]
-    return sum(costs) / len(costs)
+def _compute_cost(lead_s, wait_s, price):
+    """What a lead costs if the wait is this long, in seconds of interruption."""
+    if wait_s >= lead_s:
+        return wait_s - lead_s
+    left_s = lead_s - wait_s
+    again = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if again is None else min(price * left_s, again[0])
 
 
 # --- this link ---------------------------------------------------------------------------------------

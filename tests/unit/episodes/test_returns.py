@@ -25,18 +25,21 @@ def play(outcome_h: list[float], released: int, most: int, price: float = 0.5) -
 
 
 def test_a_link_that_starts_hours_early_is_released_again_at_a_later_row() -> None:
-    # It has waited for nothing, so the next wait is the floor of ten minutes: one row.
-    assert play(AT_ONCE, released=0, most=1) == (INSTANTS - 2, 1)
+    # It waited two hours and has four left: two hours before the end it is released again.
+    assert play([-4.0, *AT_ONCE[1:]], released=0, most=1) == (24, 1)
+    # It has waited for nothing, so the next wait is the floor of five minutes: the last row.
+    assert play(AT_ONCE, released=0, most=1) == (36, 1)
 
 
 def test_a_link_gives_its_nodes_back_no_more_often_than_allowed() -> None:
     # Released at the start it waits an hour, so it is released again an hour before the end. Then
-    # it starts at once, and is released a third time ten minutes before the end.
+    # it starts at once, and is released a third time five minutes before the end.
     outcomes = [-5.0, *AT_ONCE[1:]]
     assert play(outcomes, released=0, most=0) == (0, 0)
     assert play(outcomes, released=0, most=1) == (30, 1)
-    assert play(outcomes, released=0, most=2) == (35, 2)
-    assert play(outcomes, released=0, most=9) == (35, 2), "ten minutes are not worth a third return"
+    assert play(outcomes, released=0, most=2) == (36, 2)
+    assert play(outcomes, released=0, most=9) == (36, 2), "in time, nothing is given back"
+    assert play(outcomes, released=35, most=9) == (35, 0), "nor for the sake of ten minutes"
 
 
 def test_a_link_that_starts_in_time_or_late_gives_nothing_back() -> None:
@@ -45,7 +48,7 @@ def test_a_link_that_starts_in_time_or_late_gives_nothing_back() -> None:
 
 
 def test_a_return_that_goes_wrong_is_charged_as_it_went() -> None:
-    # Four hours early for the first release; for the second, ten minutes before the end, too late.
+    # Six hours early for the first release; for the second, at the end, three hours late.
     made = table([[-6.0] + [3.0] * (INSTANTS - 1)])
     first = np.zeros(1, dtype=np.int64)
     last, returns = policy_runner.play_returns(made, first, 0.5, 2)
@@ -56,7 +59,7 @@ def test_a_return_that_goes_wrong_is_charged_as_it_went() -> None:
 
 
 def test_figures_count_returns_only_where_they_are_played() -> None:
-    made = table([AT_ONCE, [2.0] * INSTANTS])
+    made = table([[-4.0] + [-0.1] * 36, [2.0] * INSTANTS])
     first = np.zeros(2, dtype=np.int64)
     last, returns = policy_runner.play_returns(made, first, 0.5, 2)
     played = {
@@ -68,7 +71,6 @@ def test_figures_count_returns_only_where_they_are_played() -> None:
     told = evaluate_policies(played, masks, 0.5)
     assert told["at-once"]["all"]["returns"] == 0.5
     assert told["at-once"]["all"]["return_h"] == pytest.approx(0.05)
-    # Ten minutes of overlap and one return of six, at half the price, in one of two hand-overs.
-    early_h = (1 / 6 + 0.1) * 0.5
-    assert told["at-once"]["all"]["cost_h"] == pytest.approx((early_h + 2.0) / 2)
+    # Six minutes of overlap and a return of six, at the price of 0.5, in one of two hand-overs.
+    assert told["at-once"]["all"]["cost_h"] == pytest.approx((0.2 * 0.5 + 2.0) / 2)
     assert "returns" not in told["reactive"]["all"]

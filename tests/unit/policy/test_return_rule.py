@@ -2,15 +2,22 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.policy.rules.return_rule import BACK_S, FLOOR_S, choose_return_lead
+from mirage.policy.rules.return_rule import (
+    BACK_S,
+    FLOOR_S,
+    choose_first_lead,
+    choose_return_lead,
+)
 from tests.support.paths import DATA
 
-CASES = json.loads((DATA / "give-back-cases.json").read_text())["cases"]
+SHARED = json.loads((DATA / "give-back-cases.json").read_text())
+CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
 SECONDS = st.integers(min_value=-(10**7), max_value=10**7)
 PRICES = st.floats(min_value=0.01, max_value=100.0)
 
@@ -21,6 +28,22 @@ def test_the_rule_decides_as_in_the_cases_that_links_pass_too(case: dict[str, fl
         int(case["left_s"]), int(case["waited_s"]), case["price"], int(case["back_s"])
     )
     assert lead_s == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", FIRST_LEADS, ids=[case["why"] for case in FIRST_LEADS])
+def test_the_first_lead_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
+    assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
+
+
+@given(waits_s=st.lists(st.integers(0, 10**6), min_size=1, max_size=20), price=st.integers(1, 100))
+def test_a_link_that_may_give_back_is_released_no_later_than_one_that_holds(
+    waits_s: list[int], price: int
+) -> None:
+    def compute_cost_of_holding(lead_s: int) -> int:
+        return sum(max(w - lead_s, price * (lead_s - w)) for w in waits_s)
+
+    held_s = min(sorted(waits_s), key=compute_cost_of_holding)
+    assert choose_first_lead(waits_s, price) >= held_s
 
 
 @given(left_s=SECONDS, waited_s=SECONDS, price=PRICES, back_s=SECONDS)

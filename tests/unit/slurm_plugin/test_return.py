@@ -19,7 +19,8 @@ from tests.support.slurm_plugin.planning import HOUR, OWN, Planning
 from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_program
 from tests.unit.slurm_plugin.test_plan_troubles import FULL_DISK
 
-CASES = json.loads((DATA / "give-back-cases.json").read_text())["cases"]
+SHARED = json.loads((DATA / "give-back-cases.json").read_text())
+CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
 FIRST, SECOND = OWN, 202
 CHAIN = "0f0000000000000000ab"
 
@@ -244,6 +245,14 @@ def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict
     choose_lead = plugin("mirage_return").choose_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", FIRST_LEADS, ids=lambda case: case["why"])
+def test_the_links_first_lead_is_the_services(
+    plugin: Callable[[str], Any], case: dict[str, Any]
+) -> None:
+    choose_first_lead = plugin("mirage_return").choose_first_lead
+    assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
 
 
 @pytest.mark.parametrize(
