@@ -58,8 +58,14 @@ class HandoverOutcomes:
     @classmethod
     def join_outcomes(cls, parts: Iterable[Self]) -> Self:
         """Join the hand-overs of several tables. Returns were played in all of them or in none."""
-        columns = zip(*((p.start_point, p.x_h, p.lead_h, p.returns) for p in parts), strict=True)
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
+        joined = tuple(parts)
+        played = [part.returns for part in joined if part.returns is not None]
+        return cls(
+            start_point=np.concatenate([part.start_point for part in joined]),
+            x_h=np.concatenate([part.x_h for part in joined]),
+            lead_h=np.concatenate([part.lead_h for part in joined]),
+            returns=np.concatenate(played) if played else None,
+        )
 
     @property
     def interruption_h(self) -> Floats:
@@ -74,7 +80,7 @@ class HandoverOutcomes:
         """Hours of the link's nodes that its returns cost."""
         if self.returns is None:
             return np.zeros(len(self.x_h))
-        return self.returns * (BACK_S / HOUR_S)
+        return self.returns.astype(np.float64) * (BACK_S / HOUR_S)
 
     def compute_cost_h(self, overlap_price: float) -> Floats:
         return self.interruption_h + overlap_price * (self.overlap_h + self.return_h)

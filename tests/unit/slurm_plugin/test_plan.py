@@ -52,7 +52,7 @@ def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
     ids=str,
 )
 def test_where_the_next_link_holds_its_nodes_it_is_released_as_if_early_were_idle(
-    planning: Planning, words: dict[str, object]
+    planning: Planning, words: dict[str, Any]
 ) -> None:
     planning.waited([0] * 18 + [2 * HOUR] * 2)
     planning.plan(**words)
