@@ -7,8 +7,6 @@ chooses a quantile of the waits of similar jobs. Where the next link may give it
 
 import math
 
-import mirage_return
-
 LAST = 20  # so many of like jobs: the latest tell most of the next wait
 LAST_SWITCHING = 200  # at a switch chain's low price the longest waits decide
 ENOUGH = 20  # so few are no sample: the next wider one is taken
@@ -25,6 +23,9 @@ OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
 ASKING = ("switch", "serve")  # styles in which a link asks the one before it to end
 FLOOR_SHARE = 10  # a link is not asked to end before it has worked for this part of its time limit,
 MIN_RUNTIME_S = 600  # and for --mirage-min-runtime
+FLOOR_S = 300  # no wait of a link that gave its nodes back is expected to be shorter
+BACK_S = 360  # what giving back costs, in seconds of the link's nodes
+MARGIN_S = 60  # Slurm counts whole minutes
 SERVICE = "the service"  # whose lead it is, where it is not this link's own
 NOBODY_WAITS = "no job waits for nodes of the partition"  # so no release is early
 WHOLE = 1 << 36  # larger is no number of ours
@@ -88,7 +89,7 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
     elif forecast is not None:
         price = _choose_price(forecast, limit_s, start_up_s, wanted)
         if wanted.returns and wanted.style == "sequential":
-            lead_s = mirage_return.choose_first_lead(forecast.waits, price)
+            lead_s = choose_first_lead(forecast.waits, price)
         else:
             lead_s = forecast.find_quantile(compute_fractile(price))
     is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
@@ -171,6 +172,52 @@ def describe_sample(count):
         return "no past waits are known"
     return "%d past wait%s of the partition %s known, and a forecast needs %d" % (
         count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
+
+
+# --- returns: mirage/policy/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
+
+
+def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
+    """Return how many seconds before its predecessor's end an early link is to be released again;
+    None: it keeps its nodes.
+
+    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
+    about as long, within a factor of two.
+    """
+    again = _plan_return(left_s, waited_s, price, back_s)
+    return again[1] if again is not None and again[0] < price * left_s else None
+
+
+def choose_first_lead(waits_s, price):
+    """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
+    may give its nodes back; of equals the shortest."""
+    costs = [
+        (sum(_compute_cost(lead_s, wait_s, price) for wait_s in waits_s), lead_s)
+        for lead_s in set(waits_s)
+    ]
+    return min(costs)[1]
+
+
+def _plan_return(left_s, waited_s, price, back_s):
+    """(what giving back is expected to cost, in seconds of interruption, the next lead), or None."""
+    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
+        return None
+    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
+    costs = [
+        (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
+        for lead_s in waits
+        if lead_s <= left_s - back_s - MARGIN_S
+    ]
+    return (price * back_s + min(costs)[0], min(costs)[1]) if costs else None
+
+
+def _compute_cost(lead_s, wait_s, price):
+    """What a lead costs if the wait is this long, in seconds of interruption."""
+    if wait_s >= lead_s:
+        return wait_s - lead_s
+    left_s = lead_s - wait_s
+    again = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if again is None else min(price * left_s, again[0])
 
 
 # --- the sample ------------------------------------------------------------------------------------

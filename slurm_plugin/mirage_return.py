@@ -14,54 +14,6 @@ import sys
 LIMIT_S = 90
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
 
-# --- the rule: mirage/policy/rules/return_rule.py is the service's; tests/data/give-back-cases.json ---
-
-FLOOR_S = 300  # no wait is expected to be shorter
-BACK_S = 360  # what giving back costs, in seconds of the link's nodes
-MARGIN_S = 60  # Slurm counts whole minutes
-
-
-def choose_lead(left_s, waited_s, price, back_s=BACK_S):
-    """Return how many seconds before the predecessor's end the next release is to be; None: keep.
-
-    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
-    about as long, within a factor of two.
-    """
-    again = _plan_return(left_s, waited_s, price, back_s)
-    return again[1] if again is not None and again[0] < price * left_s else None
-
-
-def choose_first_lead(waits_s, price):
-    """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
-    may give its nodes back; of equals the shortest."""
-    costs = [
-        (sum(_compute_cost(lead_s, wait_s, price) for wait_s in waits_s), lead_s)
-        for lead_s in set(waits_s)
-    ]
-    return min(costs)[1]
-
-
-def _plan_return(left_s, waited_s, price, back_s):
-    """(what giving back is expected to cost, in seconds of interruption, the next lead), or None."""
-    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
-        return None
-    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
-    costs = [
-        (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
-        for lead_s in waits
-        if lead_s <= left_s - back_s - MARGIN_S
-    ]
-    return (price * back_s + min(costs)[0], min(costs)[1]) if costs else None
-
-
-def _compute_cost(lead_s, wait_s, price):
-    """What a lead costs if the wait is this long, in seconds of interruption."""
-    if wait_s >= lead_s:
-        return wait_s - lead_s
-    left_s = lead_s - wait_s
-    again = _plan_return(left_s, wait_s, price, BACK_S)
-    return price * left_s if again is None else min(price * left_s, again[0])
-
 
 # --- this link ---------------------------------------------------------------------------------------
 
@@ -99,7 +51,7 @@ def decide_return(words, environ):
     link = mirage_planned.Link(dict(words, turn="1"))
     count = count_returns(link, words, environ)
     left_s = mirage_forecast.parse_whole(words["left"])
-    if left_s is None or left_s <= BACK_S:
+    if left_s is None or left_s <= mirage_forecast.BACK_S:
         raise Keeps("the predecessor ends too soon")
     before = int(words["behind"])
     rows = mirage_jobs.fetch_rows([link.job, before], environ)
@@ -219,16 +171,17 @@ def choose_minutes(link, own, predecessor, most_s=None):
         raise Keeps("the predecessor has no known end")
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
+    back_s = mirage_forecast.BACK_S
     price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
-    lead_s = choose_lead(left_s, waited_s, price)
+    lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price)
     if lead_s is None and most_s is not None:
-        lead_s = left_s - BACK_S - MARGIN_S
+        lead_s = left_s - back_s - mirage_forecast.MARGIN_S
     if lead_s is None:
         raise Keeps("%d s are left, and it waited %d s" % (left_s, waited_s))
     bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
-    if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + BACK_S:
+    if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:
         raise Keeps("%d s are left for a release %d s before the end" % (left_s, lead_s))
     return minutes
 

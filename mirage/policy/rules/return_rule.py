@@ -4,7 +4,7 @@ Kept, its nodes stand idle until then. Given back, a new job of the same link wa
 predecessor with a planned release, and the link ends within seconds. The last wait is the best
 evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), so no service and no
 other job is asked. Where an early start costs no more than that, the first release is planned
-earlier. slurm_plugin/mirage_return.py has the same rules for links; both pass
+earlier. slurm_plugin/mirage_forecast.py has the same rules for links; both pass
 tests/data/give-back-cases.json.
 """
 

@@ -242,7 +242,7 @@ def test_a_link_without_a_service_gives_back_by_its_own_rule(verdict: Verdict) -
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict[str, Any]) -> None:
-    choose_lead = plugin("mirage_return").choose_lead
+    choose_lead = plugin("mirage_forecast").choose_return_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
 
@@ -251,7 +251,7 @@ def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict
 def test_the_links_first_lead_is_the_services(
     plugin: Callable[[str], Any], case: dict[str, Any]
 ) -> None:
-    choose_first_lead = plugin("mirage_return").choose_first_lead
+    choose_first_lead = plugin("mirage_forecast").choose_first_lead
     assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
 
 
