@@ -13,10 +13,13 @@ from tests.support.slurm_testbed import Testbed, TestbedSettings
 pytestmark = pytest.mark.slurm
 
 MINUTE = 60
-LIMIT_MIN, AGAIN_MIN = 60, 55
+LIMIT_MIN, AGAIN_MIN = 30, 25
 """An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
 again five minutes before the end."""
-ASKED = (f"--time={LIMIT_MIN}", "--mirage-lead=40:00", "--mirage-max-overlap=1:00:00")
+ASKED = (
+    *(f"--time={LIMIT_MIN}", "--mirage-lead=20:00", "--mirage-max-overlap=30:00"),
+    "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
+)
 WORKS = """#!/bin/bash
 #SBATCH --nodes=1 --output=chain.out --open-mode=append
 echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing}"
@@ -84,7 +87,8 @@ def instant(text: str) -> float:
 
 
 def test_a_link_that_is_killed_between_its_new_job_and_its_leave_is_not_lost(alice: Alice) -> None:
-    alice.submit(*ASKED, links=2)
+    done = alice.sbatch("--mirage-chain=2", *ASKED, "link.sh")  # the jobs' PATH has the plugin's
+    assert done.returncode == 0, done.stderr
     look = alice.home / "plugin" / "squeue"
     look.write_text(LOOK.format(home=alice.home, chain=alice.chain))
     look.chmod(0o755)

@@ -26,8 +26,8 @@ class Early:
     link: ToldLink
     first: subprocess.Popen[bytes]
 
-    def starts(self, job: int = OWN, **env: str) -> subprocess.Popen[bytes]:
-        return self.link.start(2, env={"SLURM_JOB_ID": str(job)} | env)
+    def starts(self, job: int = OWN, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        return self.link.start(2, env={"SLURM_JOB_ID": str(job)} | (env or {}))
 
     def leaves(self, job: int = OWN) -> str:
         """Let link 2 start as this job, and return what it says as it leaves."""
@@ -190,7 +190,7 @@ def test_a_requeued_or_heterogeneous_link_keeps_its_nodes(
     early: MakeEarly, env: dict[str, str]
 ) -> None:
     scene = early()
-    scene.keeps(scene.starts(**env))
+    scene.keeps(scene.starts(env=env))
     assert scene.calls() == []
 
 

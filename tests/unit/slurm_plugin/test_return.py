@@ -117,7 +117,7 @@ def test_an_early_end_of_the_release_is_never_before_now(verdict: Verdict) -> No
     ids=str,
 )
 def test_what_the_link_is_told_may_keep_it(
-    verdict: Verdict, words: dict[str, str], reason: str
+    verdict: Verdict, words: dict[str, Any], reason: str
 ) -> None:
     said = verdict.asks(**words)
     assert said.startswith("keep ")
