@@ -194,17 +194,6 @@ def test_a_requeued_or_heterogeneous_link_keeps_its_nodes(
     assert scene.calls() == []
 
 
-@pytest.mark.parametrize("style", ["concurrent", "serve"])
-def test_links_of_other_styles_give_nothing_back(early: MakeEarly, style: str) -> None:
-    scene = early(style=style)
-    second = scene.starts()
-    wait_until(lambda: len(lines(scene.link)) == 2)
-    assert scene.calls() == []
-    scene.first_ends()
-    let_end(scene.link, 2)
-    finish(second)
-
-
 # --- sbatch and squeue in the middle
 
 
@@ -361,7 +350,11 @@ def test_beyond_max_overlap_the_step_back_has_a_release_of_its_own(early: MakeEa
     assert (scene.link.says("requeued/2"), scene.returns()) == (None, "1")
 
 
-@pytest.mark.parametrize("settings", [{"returns": 0}, {"max_overlap": 0}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"returns": 0}, {"max_overlap": 0}, {"style": "concurrent"}, {"style": "wait"}],
+    ids=str,
+)
 def test_without_a_return_the_step_back_is_todays(
     early: MakeEarly, settings: dict[str, object]
 ) -> None:
