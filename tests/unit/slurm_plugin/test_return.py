@@ -73,7 +73,7 @@ def verdict(planning: Planning) -> Verdict:
 
 def test_the_next_release_is_one_wait_before_the_end(verdict: Verdict) -> None:
     said = verdict.asks()
-    assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 828")
+    assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 82")
     release = time.localtime(verdict.planning.start + 1435 * 60)
     assert time.strftime("is released again at %Y-%m-%d %H:%M\n", release) in said
     assert verdict.count() == "1"
