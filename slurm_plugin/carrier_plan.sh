@@ -62,6 +62,7 @@ mirage_plan_once() { # a child of its own, which the end of the link does not wa
         "beat_s=$mirage_beat_s" "style=$mirage_style" \
         "price=$mirage_price" "max_overlap=$mirage_overlap_said" "lead=$mirage_lead" \
         "service=$mirage_service" "plans=$mirage_plans" "max_lead=$mirage_max_lead" \
+        "returns=$mirage_returns" "max_returns=$mirage_max_returns" \
         "min_runtime=$mirage_min_runtime" "partition=${SLURM_JOB_PARTITION-}" "qos=${SLURM_JOB_QOS-}" &
     mirage_napping=$!
     wait "$mirage_napping"

@@ -1,12 +1,14 @@
 """Forecast the next link's wait, and compute the lead; reads no file and runs no command.
 
 The rule is the service's `quantile` (mirage/policy/rules/lead_rules.py): the price of overlap
-chooses a quantile of the waits of similar jobs. Standard library, Python 3.6.
+chooses a quantile of the waits of similar jobs. Where the next link may give its nodes back it is
+`CheapestLead` there. Standard library, Python 3.6.
 """
 
 import math
 
-LAST = 200  # so many of like jobs
+LAST = 20  # so many of like jobs: the latest tell most of the next wait
+LAST_SWITCHING = 200  # at a switch chain's low price the longest waits decide
 ENOUGH = 20  # so few are no sample: the next wider one is taken
 ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
 ENOUGH_TENTHS = 10  # fewer waits have no tenth: one that waited for days in a hold would be the p10
@@ -21,6 +23,9 @@ OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
 ASKING = ("switch", "serve")  # styles in which a link asks the one before it to end
 FLOOR_SHARE = 10  # a link is not asked to end before it has worked for this part of its time limit,
 MIN_RUNTIME_S = 600  # and for --mirage-min-runtime
+FLOOR_S = 300  # no wait of a link that gave its nodes back is expected to be shorter
+BACK_S = 360  # what giving back costs, in seconds of the link's nodes
+MARGIN_S = 60  # Slurm counts whole minutes
 SERVICE = "the service"  # whose lead it is, where it is not this link's own
 NOBODY_WAITS = "no job waits for nodes of the partition"  # so no release is early
 WHOLE = 1 << 36  # larger is no number of ours
@@ -60,10 +65,13 @@ class Choice(object):
 class Wanted(object):
     """The wishes of the user and of the admin for a chain; None if nothing was said."""
 
-    __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "style")
+    __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "returns", "style")
 
-    def __init__(self, style, price=None, max_overlap_s=None, lead_s=None, max_lead_s=None):
+    def __init__(
+        self, style, price=None, max_overlap_s=None, lead_s=None, max_lead_s=None, returns=None
+    ):
         self.style = style
+        self.returns = returns  # how often an early link may give its nodes back
         self.price = price
         self.max_overlap_s = max_overlap_s
         self.lead_s = lead_s
@@ -80,7 +88,10 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
         lead_s = wanted.lead_s
     elif forecast is not None:
         price = _choose_price(forecast, limit_s, start_up_s, wanted)
-        lead_s = forecast.find_quantile(compute_fractile(price))
+        if wanted.returns and wanted.style == "sequential":
+            lead_s = choose_first_lead(forecast.waits, price)
+        else:
+            lead_s = forecast.find_quantile(compute_fractile(price))
     is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
     early_s = forecast.find_quantile(0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
@@ -163,10 +174,56 @@ def describe_sample(count):
         count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
 
 
+# --- returns: mirage/policy/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
+
+
+def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
+    """Return how many seconds before its predecessor's end an early link is to be released again;
+    None: it keeps its nodes.
+
+    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
+    about as long, within a factor of two.
+    """
+    again = _plan_return(left_s, waited_s, price, back_s)
+    return again[1] if again is not None and again[0] < price * left_s else None
+
+
+def choose_first_lead(waits_s, price):
+    """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
+    may give its nodes back; of equals the shortest."""
+    costs = [
+        (sum(_compute_cost(lead_s, wait_s, price) for wait_s in waits_s), lead_s)
+        for lead_s in set(waits_s)
+    ]
+    return min(costs)[1]
+
+
+def _plan_return(left_s, waited_s, price, back_s):
+    """(what giving back is expected to cost, in seconds of interruption, the next lead), or None."""
+    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
+        return None
+    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
+    costs = [
+        (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
+        for lead_s in waits
+        if lead_s <= left_s - back_s - MARGIN_S
+    ]
+    return (price * back_s + min(costs)[0], min(costs)[1]) if costs else None
+
+
+def _compute_cost(lead_s, wait_s, price):
+    """What a lead costs if the wait is this long, in seconds of interruption."""
+    if wait_s >= lead_s:
+        return wait_s - lead_s
+    left_s = lead_s - wait_s
+    again = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if again is None else min(price * left_s, again[0])
+
+
 # --- the sample ------------------------------------------------------------------------------------
 
 
-def forecast_like_jobs(rows, nodes, limit_s, price):
+def forecast_like_jobs(rows, nodes, limit_s, price, last=LAST):
     """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
     same = [row for row in rows if _is_near(row[0], nodes)]
     for alike, what in (
@@ -175,7 +232,7 @@ def forecast_like_jobs(rows, nodes, limit_s, price):
         (rows, "of the partition"),
     ):
         if len(alike) >= ENOUGH:
-            waits = cut_before_change([row[2] for row in alike[-LAST:]], compute_fractile(price))
+            waits = cut_before_change([row[2] for row in alike[-last:]], compute_fractile(price))
             return Forecast(waits, "%d jobs %s" % (len(waits), what))
     return None
 

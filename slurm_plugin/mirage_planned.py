@@ -48,11 +48,13 @@ class Link(object):
         self.asks_nobody = told.get("service") == "none"
         self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
         self.max_lead = told.get("max_lead", "")
+        self.max_returns = told.get("max_returns", "")
         self.wanted = mirage_forecast.Wanted(
             told["style"],
             price=mirage_forecast.parse_price(told, damage),
             max_overlap_s=mirage_forecast.parse_given(told, "max_overlap", damage),
             lead_s=mirage_forecast.parse_given(told, "lead", damage),
+            returns=_parse_whole(told.get("returns")),
         )
         self.asks_to_end = self.wanted.style in mirage_forecast.ASKING
         self.damage = ", ".join(damage)  # in words; then the link plans nothing
@@ -116,6 +118,9 @@ class Link(object):
         if None in most:
             return "max_lead in client.conf is not a time like 2:00:00"
         self.wanted.max_lead_s = min(most) if most else None
+        given = [self.max_returns, mirage_service.read_configured("max_returns", environ)]
+        if not all(mirage_forecast.parse_whole(text) for text in given if text):
+            self.wanted.returns = 0
         return None
 
     def read_refusal(self):
@@ -150,7 +155,10 @@ class Link(object):
         """Forecast by like jobs, else by the chain's own hand-overs; None: too little is known."""
         self.waits_read = len(rows)
         price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
-        alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price)
+        last = mirage_forecast.LAST
+        if self.wanted.style == "switch":
+            last = mirage_forecast.LAST_SWITCHING
+        alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price, last)
         if alike is not None:
             return alike
         notes = mirage_waits.read_handovers(self.directory, self.index, self.now)

@@ -14,34 +14,6 @@ import sys
 LIMIT_S = 90
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
 
-# --- the rule: mirage/policy/rules/return_rule.py is the service's; tests/data/give-back-cases.json ---
-
-FLOOR_S = 300  # no wait is expected to be shorter
-BACK_S = 360  # what giving back costs, in seconds of the link's nodes
-MARGIN_S = 60  # Slurm counts whole minutes
-
-
-def choose_lead(left_s, waited_s, price, back_s=BACK_S):
-    """Return how many seconds before the predecessor's end the next release is to be; None: keep.
-
-    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
-    about as long, within a factor of two.
-    """
-    if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
-        return None
-    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
-    leads = [lead_s for lead_s in waits if lead_s <= left_s - back_s - MARGIN_S]
-    if not leads:
-        return None
-    cost, lead_s = min((_compute_cost(lead_s, waits, price), lead_s) for lead_s in leads)
-    return None if price * left_s <= price * back_s + cost else lead_s
-
-
-def _compute_cost(lead_s, waits, price):
-    """The expected interruption and the price of the overlap, in seconds of interruption."""
-    costs = [max(wait_s - lead_s, 0) + price * max(lead_s - wait_s, 0) for wait_s in waits]
-    return sum(costs) / len(costs)
-
 
 # --- this link ---------------------------------------------------------------------------------------
 
@@ -79,7 +51,7 @@ def decide_return(words, environ):
     link = mirage_planned.Link(dict(words, turn="1"))
     count = count_returns(link, words, environ)
     left_s = mirage_forecast.parse_whole(words["left"])
-    if left_s is None or left_s <= BACK_S:
+    if left_s is None or left_s <= mirage_forecast.BACK_S:
         raise Keeps("the predecessor ends too soon")
     before = int(words["behind"])
     rows = mirage_jobs.fetch_rows([link.job, before], environ)
@@ -199,16 +171,17 @@ def choose_minutes(link, own, predecessor, most_s=None):
         raise Keeps("the predecessor has no known end")
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
+    back_s = mirage_forecast.BACK_S
     price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
-    lead_s = choose_lead(left_s, waited_s, price)
+    lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price)
     if lead_s is None and most_s is not None:
-        lead_s = left_s - BACK_S - MARGIN_S
+        lead_s = left_s - back_s - mirage_forecast.MARGIN_S
     if lead_s is None:
         raise Keeps("%d s are left, and it waited %d s" % (left_s, waited_s))
     bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
-    if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + BACK_S:
+    if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:
         raise Keeps("%d s are left for a release %d s before the end" % (left_s, lead_s))
     return minutes
 

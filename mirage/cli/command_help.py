@@ -210,6 +210,10 @@ MANUAL: dict[str, HelpEntry] = {
                 "a model, with 95 % intervals, written as JSON",
                 "mirage evaluate e.npz --policy models/ours/1 --intervals --json out.json",
             ),
+            (
+                "links without a service, which may give their nodes back twice",
+                "mirage evaluate e.npz --policy planned-quantile --returns 2",
+            ),
         ),
         _LONG,
         f"{_COSTS} The gap closed is a share: 0 is plain Slurm, 1 is the oracle.",

@@ -26,14 +26,18 @@ app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
 _STDOUT = "-"
-_SHOWN = (
+_Column = tuple[str, str, int]
+"""(heading, figure, digits)"""
+_SHOWN: tuple[_Column, ...] = (
     ("inter-\nruption h", "interruption_h", 2),
     ("overlap\nh", "overlap_h", 2),
     ("zero %", "zero_interruption_pct", 0),
     ("cost h", "cost_h", 2),
     ("gap\nclosed", "gap_closed", 2),
 )
-"""The columns as (heading, figure, digits)."""
+"""The columns that are always shown."""
+_RETURNS = ("returns", "returns", 2)
+"""The column that is shown if returns are played."""
 
 
 @app.command("evaluate")
@@ -67,6 +71,17 @@ def evaluate_tables(
             metavar="W", help="How long a successor needs until it does useful work: 0:10:00."
         ),
     ] = "0",
+    returns: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=9,
+            metavar="N",
+            help="Let a link that starts early give its nodes back and be released again, up to N "
+            "times a hand-over, as sequential chains with --mirage-returns do. 0: it holds its "
+            "nodes until its predecessor ends.",
+        ),
+    ] = 0,
     intervals: Annotated[
         bool,
         typer.Option("--intervals", help="Also show 95 % intervals, in a wider table."),
@@ -79,9 +94,10 @@ def evaluate_tables(
     (reactive), 1 is the best choice in hindsight (oracle). Each policy decides at every instant of
     the tables from what was known then. planned-quantile is what links plan by themselves without a
     service, bounded by the default max-overlap. switch-quantile is the rule quantile at the default
-    price of a switch chain. The load classes go by reactive's interruption: light up to 2 h, medium
-    up to 12 h, heavy above 12 h. The 95 % intervals resample whole days. docs/reference/episodes.md
-    has the definitions.
+    price of a switch chain. With --returns a link that starts early may give its nodes back, by the
+    links' own rule; each return costs 6 minutes of its nodes. The load classes go by reactive's
+    interruption: light up to 2 h, medium up to 12 h, heavy above 12 h. The 95 % intervals resample
+    whole days. docs/reference/episodes.md has the definitions.
     """
     from mirage.studies.evaluation import pareto_plot
     from mirage.studies.evaluation.evaluation_document import (
@@ -111,15 +127,15 @@ def evaluate_tables(
         models=under,
         overlap_price=overlap_price,
         startup_h=startup_h,
+        most_returns=returns,
     )
     judged = run_evaluation(request, TERMINAL)
     figures = compute_figures(judged, overlap_price)
     if plot is not None:
         pareto_plot.write_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
     warn_if_pooled(tables, TERMINAL)
-    _print_document(
-        build_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals
-    )
+    document = build_document(figures, paths, tables, overlap_price, startup_h, returns)
+    _print_document(document, json_path, intervals)
 
 
 def _split_paths_and_policies(
@@ -174,13 +190,16 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
     console = Console()
-    for table in _render_figure_tables(document["policies"], intervals=intervals):
+    columns = (*_SHOWN, _RETURNS) if document["most_returns"] else _SHOWN
+    for table in _render_figure_tables(document["policies"], columns, intervals=intervals):
         console.print(table)
     if AUTO in document["policies"]:
         console.print(format_auto_choices(document["policies"][AUTO]["all"]), soft_wrap=True)
 
 
-def _render_figure_tables(figures: "Figures", *, intervals: bool) -> Iterator[Table]:
+def _render_figure_tables(
+    figures: "Figures", columns: Sequence[_Column], *, intervals: bool
+) -> Iterator[Table]:
     """Yield a table for each load class that has hand-overs, at most 80 columns wide."""
     from mirage.episodes.judge.evaluation import CLASSES
 
@@ -188,19 +207,21 @@ def _render_figure_tables(figures: "Figures", *, intervals: bool) -> Iterator[Ta
         rows = {name: by_class[load] for name, by_class in figures.items()}
         count = next(iter(rows.values()))["episodes"]
         if count:
-            table = _render_class_table(rows, intervals)
+            table = _render_class_table(rows, columns, intervals)
             within = ", in brackets the 95 % interval over days" if intervals else ""
             table.title = f"{load}: mean of {count} hand-overs{within}"
             yield table
 
 
-def _render_class_table(rows: dict[str, dict[str, Any]], intervals: bool) -> Table:
+def _render_class_table(
+    rows: dict[str, dict[str, Any]], columns: Sequence[_Column], intervals: bool
+) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("policy", no_wrap=True, overflow="fold")
-    for heading, _, _ in _SHOWN:
+    for heading, _, _ in columns:
         table.add_column(heading, justify="right", overflow="fold")
     for name, told in rows.items():
-        cells = (_format_cell(told, figure, digits, intervals) for _, figure, digits in _SHOWN)
+        cells = (_format_cell(told, figure, digits, intervals) for _, figure, digits in columns)
         table.add_row(name, *cells)
     return table
 

@@ -1,16 +1,18 @@
 """Compares the costs of policies on the same hand-overs, by load class."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.arrays import Floats
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
 from mirage.episodes.judge.policy_runner import Chosen
 from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.policy.rules.return_rule import BACK_S
 
 CLASSES = ("all", "light", "medium", "heavy")
 LIGHT_H, HEAVY_H = 2.0, 12.0
@@ -32,23 +34,38 @@ class HandoverOutcomes:
     x_h: Floats
     """Signed: start of the successor, startup time included, - end of the predecessor."""
     lead_h: Floats
-    """How long before the predecessor's end the successor became eligible."""
+    """How long before the predecessor's end the successor became eligible, the last time."""
+    returns: Ints | None = None
+    """How often the link gave its nodes back; None if returns were not played."""
 
     @classmethod
-    def from_choices(cls, table: EpisodeTable, chosen: Chosen, startup_h: float = 0.0) -> Self:
+    def from_choices(
+        cls,
+        table: EpisodeTable,
+        chosen: Chosen,
+        startup_h: float = 0.0,
+        returns: Ints | None = None,
+    ) -> Self:
         rows = np.arange(len(table))
         lead_s = int(table.instant_s[-1]) - table.instant_s[chosen].astype(np.float64)
         return cls(
             start_point=table.start_point,
             x_h=table.outcome_h[rows, chosen] + startup_h,
-            lead_h=lead_s / 3600.0,
+            lead_h=lead_s / HOUR_S,
+            returns=returns,
         )
 
     @classmethod
     def join_outcomes(cls, parts: Iterable[Self]) -> Self:
-        """Join the hand-overs of several tables."""
-        columns = zip(*((p.start_point, p.x_h, p.lead_h) for p in parts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        """Join the hand-overs of several tables. Returns were played in all of them or in none."""
+        joined = tuple(parts)
+        played = [part.returns for part in joined if part.returns is not None]
+        return cls(
+            start_point=np.concatenate([part.start_point for part in joined]),
+            x_h=np.concatenate([part.x_h for part in joined]),
+            lead_h=np.concatenate([part.lead_h for part in joined]),
+            returns=np.concatenate(played) if played else None,
+        )
 
     @property
     def interruption_h(self) -> Floats:
@@ -58,8 +75,28 @@ class HandoverOutcomes:
     def overlap_h(self) -> Floats:
         return np.maximum(-self.x_h, 0.0)
 
+    @property
+    def return_h(self) -> Floats:
+        """Hours of the link's nodes that its returns cost."""
+        if self.returns is None:
+            return np.zeros(len(self.x_h))
+        return self.returns.astype(np.float64) * (BACK_S / HOUR_S)
+
     def compute_cost_h(self, overlap_price: float) -> Floats:
-        return self.interruption_h + overlap_price * self.overlap_h
+        return self.interruption_h + overlap_price * (self.overlap_h + self.return_h)
+
+    def build_columns(self, overlap_price: float) -> dict[str, Floats]:
+        """Build the columns [E] whose means are figures, by the figures' names."""
+        columns = {
+            "interruption_h": self.interruption_h,
+            "overlap_h": self.overlap_h,
+            "zero_interruption_pct": np.where(self.x_h <= 0.0, 100.0, 0.0),
+            "cost_h": self.compute_cost_h(overlap_price),
+            "lead_h": self.lead_h,
+        }
+        if self.returns is None:
+            return columns
+        return columns | {"returns": self.returns.astype(np.float64), "return_h": self.return_h}
 
 
 def build_class_masks(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
@@ -79,60 +116,33 @@ def evaluate_policies(
     """Compute {policy: {class: figures}}. `reactive` and `oracle` must be among the policies.
 
     Figures are means per hand-over, None in a class without episodes. Each NAME has NAME_ci, a 95 %
-    interval over resampled days. gap_closed = (reactive - policy) / (reactive - oracle) in mean
+    interval over resampled days. Where returns were played, so are `returns` (how many) and
+    `return_h`. gap_closed = (reactive - policy) / (reactive - oracle) in mean
     cost, None if that gap is under 0.1 h.
     """
     counts = draw_day_counts(policies["reactive"].start_point)
+    columns = {name: h.build_columns(overlap_price) for name, h in policies.items()}
     told: Figures = {name: {} for name in policies}
     for load, mask in masks.items():
-        ends = tuple(
-            policies[n].compute_cost_h(overlap_price)[mask] for n in ("reactive", "oracle")
-        )
-        for name, handovers in policies.items():
-            scored = _ClassOutcomes.from_outcomes(handovers, mask, overlap_price)
-            told[name][load] = _compute_figures(scored, ends, counts[:, mask])
+        ends = [columns[name]["cost_h"][mask] for name in ("reactive", "oracle")]
+        for name in policies:
+            of_class = {figure: values[mask] for figure, values in columns[name].items()}
+            told[name][load] = _compute_figures(of_class, ends, counts[:, mask])
     return told
 
 
-@dataclass(frozen=True, slots=True)
-class _ClassOutcomes:
-    """One policy's hand-overs of one class: columns [E]."""
-
-    interruption_h: Floats
-    overlap_h: Floats
-    zero_interruption_pct: Floats
-    cost_h: Floats
-    lead_h: Floats
-
-    @classmethod
-    def from_outcomes(
-        cls, handovers: HandoverOutcomes, mask: NDArray[np.bool_], overlap_price: float
-    ) -> Self:
-        return cls(
-            interruption_h=handovers.interruption_h[mask],
-            overlap_h=handovers.overlap_h[mask],
-            zero_interruption_pct=np.where(handovers.x_h[mask] <= 0.0, 100.0, 0.0),
-            cost_h=handovers.compute_cost_h(overlap_price)[mask],
-            lead_h=handovers.lead_h[mask],
-        )
-
-
-_FIGURES = ("interruption_h", "overlap_h", "zero_interruption_pct", "cost_h", "lead_h")
-
-
 def _compute_figures(
-    scored: _ClassOutcomes, ends: tuple[Floats, ...], counts: Floats
+    columns: Mapping[str, Floats], ends: Sequence[Floats], counts: Floats
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"episodes": len(scored.cost_h)}
-    empty = not len(scored.cost_h)
-    for name in _FIGURES:
-        values: Floats = getattr(scored, name)
+    told: dict[str, Any] = {"episodes": len(columns["cost_h"])}
+    for name, values in columns.items():
+        empty = not len(values)
         told[name] = None if empty else float(values.mean())
         told[f"{name}_ci"] = None if empty else compute_interval(compute_means(counts, values))
-    return told | _compute_gap(scored.cost_h, ends, counts)
+    return told | _compute_gap(columns["cost_h"], ends, counts)
 
 
-def _compute_gap(cost_h: Floats, ends: tuple[Floats, ...], counts: Floats) -> dict[str, Any]:
+def _compute_gap(cost_h: Floats, ends: Sequence[Floats], counts: Floats) -> dict[str, Any]:
     reactive, oracle = ends
     if not len(cost_h) or reactive.mean() - oracle.mean() < LEAST_GAP_H:
         return {"gap_closed": None, "gap_closed_ci": None}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.arrays import Ints
 from mirage.domain.chain import get_default_overlap_s
 from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, PolicyView, Waits
 from mirage.domain.job import Job, JobId, JobState
@@ -15,6 +16,7 @@ from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.policy.rules.overlap_bound import compute_max_lead_s
+from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
@@ -27,6 +29,8 @@ OWN_LOOKS = 3
 """A link plans its successor's release this many times at most: when it starts, and twice more."""
 OWN_MOVED_S = 360
 """A link keeps its plan if a new one would move the release by fewer seconds."""
+OWN_SAMPLE = 20
+"""Of similar jobs a link reads so many waits, the latest ones."""
 OWN_LEAST_LEAD_S = 60
 """A lead of fewer seconds is no plan: the successor becomes eligible at its predecessor's end."""
 
@@ -77,6 +81,43 @@ def run_own_plan(
     with each hand-over decided.
     """
     return _PolicyRun(table, rule, overlap_price).choose_planned_instants(told)
+
+
+def play_returns(
+    table: EpisodeTable, chosen: Chosen, overlap_price: float, most: int
+) -> tuple[Chosen, Ints]:
+    """Let each link that starts early decide, as it does on the cluster: keep or give back.
+
+    `most`: so often a hand-over at most. Returns the instants of the last releases, and [E] how
+    often each link gave its nodes back. A row of the table says what would have come of a release
+    then, so a second release is a later row: the first one at or after the planned release.
+    """
+    last, returns = chosen.copy(), np.zeros(len(table), dtype=np.int64)
+    for i in range(len(table)):
+        while returns[i] < most:
+            again = _find_next_release(table, i, int(last[i]), overlap_price)
+            if again is None:
+                break
+            last[i] = again
+            returns[i] += 1
+    return last, returns
+
+
+def _find_next_release(
+    table: EpisodeTable, i: int, released: int, overlap_price: float
+) -> int | None:
+    """Return the place of the instant at which the i-th link is released again, if it starts by the
+    release at `released` and gives its nodes back; None if it keeps them."""
+    instant_s = table.instant_s
+    left_s = -int(table.outcome_s[i, released])
+    if left_s <= 0:
+        return None
+    end_s = int(instant_s[-1])
+    start_s = end_s - left_s
+    lead_s = choose_return_lead(left_s, start_s - int(instant_s[released]), overlap_price)
+    if lead_s is None:
+        return None
+    return int(np.searchsorted(instant_s, max(end_s - lead_s, start_s + BACK_S)))
 
 
 def select_known_waits(started: StartedJobs, now: int) -> Waits:

@@ -10,6 +10,7 @@ from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
 from mirage.domain.snapshot import UNKNOWN
 from mirage.domain.time_units import MINUTE_S
+from mirage.policy.rules.return_rule import choose_first_lead
 from mirage.ports import SimplePolicy
 
 _FEW_MINUTES = 3
@@ -80,6 +81,27 @@ class Quantile(SimplePolicy):
         return decide_by_lead(
             view, compute_quantile(recent, fractile), build_forecast(recent), self.name
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestLead(SimplePolicy):
+    """Frees at the lead that is expected to cost least if an early link may give its nodes back.
+
+    It reads the same like jobs as `Quantile`. Links plan so by themselves, in chains whose links
+    give back (slurm_plugin/mirage_forecast.py).
+    """
+
+    last: int = 20
+    enough: int = 20
+    name: str = "cheapest-lead"
+
+    def decide(self, view: PolicyView) -> Decision:
+        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        waits = like[-self.last :]
+        if not len(waits):
+            return _wait_without_history(self.name)
+        lead_s = choose_first_lead(waits.tolist(), view.overlap_price)
+        return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
 
 
 @dataclass(frozen=True, slots=True)

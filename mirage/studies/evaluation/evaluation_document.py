@@ -49,12 +49,14 @@ def build_document(
     tables: Sequence[EpisodeTable],
     overlap_price: float,
     startup_h: float,
+    most_returns: int,
 ) -> dict[str, Any]:
     """Build the document: the figures, and the inputs that they were computed from."""
     return {
         "policies": figures,
         "overlap_price": overlap_price,
         "startup_time_s": round(startup_h * HOUR_S),
+        "most_returns": most_returns,
         "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
         "clusters": count_clusters([table.about for table in tables]),
         "bootstrap": {

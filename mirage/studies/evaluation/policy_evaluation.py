@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mirage.domain.arrays import Floats
+from mirage.domain.arrays import Floats, Ints
 from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import HandoverOutcomes
@@ -17,7 +17,7 @@ from mirage.features.observation import spec
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
-from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.rules.lead_rules import CheapestLead, Quantile
 from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
@@ -31,6 +31,9 @@ ORACLE = "oracle"
 """The name of the best choice that could only be known afterwards. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)
 """Names that are judged beside the service's policies."""
+NEVER_RETURN = (SWITCH, ORACLE)
+"""Names of which no link gives its nodes back: a switch chain's predecessor ends for its successor,
+and the oracle is the best single release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,8 @@ class EvaluationRequest:
     """The folder of models."""
     overlap_price: float
     startup_h: float = 0.0
+    most_returns: int = 0
+    """How often a link that starts early may give its nodes back; 0: returns are not played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +60,24 @@ class Evaluation:
     tables: Sequence[EpisodeTable]
     startup_h: float
     chosen: dict[str, list[policy_runner.Chosen]]
+    """The instants of the last releases."""
     heard: AutoChoiceCounter
+    returns: dict[str, list[Ints]] | None = None
+    """How often each link gave its nodes back; None if returns were not played."""
 
     def collect_handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
         """Return the outcomes of one policy over all tables, or over those at `places`."""
         at = range(len(self.tables)) if places is None else places
-        chosen = self.chosen[name]
-        return join_handovers([self.tables[k] for k in at], [chosen[k] for k in at], self.startup_h)
+        parts = (
+            HandoverOutcomes.from_choices(
+                self.tables[k],
+                self.chosen[name][k],
+                self.startup_h,
+                None if self.returns is None else self.returns[name][k],
+            )
+            for k in at
+        )
+        return HandoverOutcomes.join_outcomes(parts)
 
     def compute_reactive_h(self, places: Sequence[int] | None = None) -> Floats:
         """The reactive interruption that load classes go by, hours: without the startup time."""
@@ -97,7 +113,18 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     heard = AutoChoiceCounter()
     run = _PolicyRunner(request, heard, output)
     chosen = {name: run.collect_choices(name, asked.get(name)) for name in names}
-    return Evaluation(tables, request.startup_h, chosen, heard)
+    if not request.most_returns:
+        return Evaluation(tables, request.startup_h, chosen, heard)
+    returns = {}
+    for name in names:
+        most = 0 if name in NEVER_RETURN else request.most_returns
+        played = [
+            policy_runner.play_returns(t, c, request.overlap_price, most)
+            for t, c in zip(tables, chosen[name], strict=True)
+        ]
+        chosen[name] = [last for last, _ in played]
+        returns[name] = [often for _, often in played]
+    return Evaluation(tables, request.startup_h, chosen, heard, returns)
 
 
 def join_handovers(
@@ -120,6 +147,7 @@ class _PolicyRunner:
         self._tables = request.tables
         self._price = request.overlap_price
         self._startup_h = request.startup_h
+        self._most_returns = request.most_returns
         self._heard = heard
         self._output = output
         self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
@@ -142,8 +170,9 @@ class _PolicyRunner:
         return [self._choose_once(asked, place) for place in range(len(self._tables))]
 
     def _run_own_plan(self, table: EpisodeTable) -> policy_runner.Chosen:
+        plan = CheapestLead if self._most_returns else Quantile
         with self._output.show_progress(OWN_PLAN, len(table)) as told:
-            rule = Quantile()
+            rule = plan(last=policy_runner.OWN_SAMPLE)
             return policy_runner.run_own_plan(table, rule, self._price, lambda _: told())
 
     def _walk_auto(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:

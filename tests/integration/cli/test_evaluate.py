@@ -107,6 +107,33 @@ def test_what_links_plan_by_themselves_is_judged_beside_the_policies(made: Path)
     assert told["policies"]["planned-quantile"]["all"]["lead_h"] == pytest.approx(1 / 6)
 
 
+def test_an_early_link_gives_its_nodes_back_if_it_is_asked_to(tmp_path: Path) -> None:
+    # Released at the start it starts at once, six hours early; released later it starts in time.
+    # One job in ten waited six hours, the others not at all.
+    path = tmp_path / "E.npz"
+    table([[-6.0] + [0.0] * 36], waits_s=(0,) * 18 + (6 * 3600,) * 2).save(path)
+    words = ("evaluate", str(path), "--policy", "at-once", "switch-quantile", "planned-quantile")
+    held = document(run(*words, "--json", "-"))["policies"]
+    assert held["at-once"]["all"]["overlap_h"] == 6.0
+    assert "returns" not in held["at-once"]["all"]
+    assert held["planned-quantile"]["all"]["lead_h"] == 0.0
+    played = document(run(*words, "--returns", "2", "--json", "-"))["policies"]
+    assert played["at-once"]["all"]["overlap_h"] == 0.0
+    assert played["at-once"]["all"]["returns"] == 1.0
+    assert played["at-once"]["all"]["cost_h"] == pytest.approx(0.05)
+    assert played["at-once"]["all"]["lead_h"] == 0.0, "five minutes before the end: the last row"
+    switch = played["switch-quantile"]["all"]
+    assert (switch["overlap_h"], switch["returns"]) == (6.0, 0.0), "its predecessor ends for it"
+    assert played["oracle"]["all"]["returns"] == 0.0
+    # Early is cheap now, so the link plans six hours; max-overlap allows a quarter of the limit.
+    assert played["planned-quantile"]["all"]["lead_h"] == 1.5
+    assert "returns" not in run(*words, COLUMNS="80").out
+    shown = run(*words, "--returns", "2", "--intervals", COLUMNS="80").out
+    assert "returns" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert run(*words, "--returns", "10").code == run(*words, "--returns", "-1").code == 2
+
+
 def test_policies_may_follow_one_option(made: Path) -> None:
     answer = run("evaluate", str(made), "--policy", "at-once", "quantile", "--json", "-")
     assert list(document(answer)["policies"])[3:] == ["at-once", "quantile"]

@@ -61,6 +61,21 @@ def minutes(slurm: FakeSlurm) -> str:
     return slurm.dependency(102).partition("?after:101+")[2]
 
 
+@pytest.mark.parametrize(("returns", "released"), [(2, "1320"), (0, "")])
+def test_a_link_that_may_give_its_nodes_back_is_released_earlier(
+    begin: Begin, slurm: FakeSlurm, returns: int, released: str
+) -> None:
+    now = int(time.time())
+    waits = [0] * 18 + [2 * HOUR] * 2  # a quantile of these is no lead
+    times = ((now - 9000 + place - wait, now - 9000 + place) for place, wait in enumerate(waits))
+    rows = "".join(f"{since}|{since}|{at}|1|1440|600|COMPLETED\n" for since, at in times)
+    (slurm.root / "mixed.rows").write_text(rows)
+    link, process = begin(sacct="#!/bin/sh\ncat {home}/mixed.rows\n", returns=returns)
+    wait_until(lambda: "becomes eligible" in link.logged())
+    assert minutes(slurm) == released
+    finish(link, process)
+
+
 def test_a_link_with_no_service_writes_when_the_next_one_is_released(
     begin: Begin, slurm: FakeSlurm
 ) -> None:

@@ -130,6 +130,7 @@ def test_own_plans_follow_what_the_links_do(monkeypatch: pytest.MonkeyPatch) -> 
     assert link.TURNS == policy_runner.OWN_LOOKS
     assert 60 * link.MOVED_MINUTES == policy_runner.OWN_MOVED_S
     assert link.LEAST_LEAD_S == policy_runner.OWN_LEAST_LEAD_S
+    assert importlib.import_module("mirage_forecast").LAST == policy_runner.OWN_SAMPLE
 
 
 def test_quantile_depends_on_the_price_of_overlap() -> None:

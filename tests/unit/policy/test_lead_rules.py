@@ -12,6 +12,7 @@ from mirage.policy import registry
 from mirage.policy.rules.lead_rules import (
     AtOnce,
     Average,
+    CheapestLead,
     FixedLead,
     Quantile,
     Reactive,
@@ -38,7 +39,7 @@ def test_reactive_waits_and_at_once_frees_whatever_they_see() -> None:
         assert action(AtOnce(), view(left)) is Action.FREE
 
 
-@pytest.mark.parametrize("policy", [Average(), Quantile(), FixedLead(enough=1)])
+@pytest.mark.parametrize("policy", [Average(), Quantile(), CheapestLead(), FixedLead(enough=1)])
 def test_a_rule_frees_when_the_time_left_is_its_lead_and_not_before(policy: Policy) -> None:
     known = waits([600] * 30)
     at_lead = view(600, jobs=known, handovers=known)
@@ -47,7 +48,7 @@ def test_a_rule_frees_when_the_time_left_is_its_lead_and_not_before(policy: Poli
     assert policy.decide(at_lead).policy == policy.name
 
 
-@pytest.mark.parametrize("policy", [Average(), Quantile(), FixedLead()])
+@pytest.mark.parametrize("policy", [Average(), Quantile(), CheapestLead(), FixedLead()])
 def test_without_history_a_rule_waits_even_past_the_end_and_says_so(policy: Policy) -> None:
     decision = policy.decide(view(-10))
     assert (decision.action, decision.forecast) == (Action.WAIT, None)

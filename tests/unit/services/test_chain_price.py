@@ -154,7 +154,7 @@ def test_links_work_out_the_same_price(
     seconds = np.random.default_rng(seed).integers(0, 30 * HOUR, size=150).tolist()
     limit_s = hours * HOUR
     rows = [(1, limit_s, wait) for wait in seconds]
-    alike = own.forecast_like_jobs(rows, 1, limit_s, own.PRICE)
+    alike = own.forecast_like_jobs(rows, 1, limit_s, own.PRICE, own.LAST_SWITCHING)
     known_s = own.START_UP_S if start_up_s is None else start_up_s
     theirs = own.choose_lead(alike, limit_s, known_s, own.Wanted("switch")).price
     jobs = waited(*seconds)

@@ -19,20 +19,62 @@ def mixed(count: int) -> list[int]:
 
 
 def test_it_is_the_quantile_by_price_of_what_like_jobs_waited(planning: Planning) -> None:
-    planning.waited(mixed(30))  # 1 to 30 min
+    planning.waited([9 * HOUR] * 30 + mixed(20))  # 1 to 20 min: the last twenty
     done = planning.plan()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert planning.lead_minutes() == 20  # two thirds: price 0.5
+    assert planning.lead_minutes() == 14  # two thirds: price 0.5
     assert planning.updates() == [
-        f"update JobId={NEXT} Dependency=afterany:{OWN}?after:{OWN}+1420",
+        f"update JobId={NEXT} Dependency=afterany:{OWN}?after:{OWN}+1426",
     ]
-    assert "link 2, job 102, becomes eligible 1420 min after job 101 started" in planning.log()
-    assert "30 jobs of similar nodes and time limit waited 3, 15 and 27 min" in planning.log()
+    assert "link 2, job 102, becomes eligible 1426 min after job 101 started" in planning.log()
+    assert "20 jobs of similar nodes and time limit waited 2, 10 and 18 min" in planning.log()
 
 
-@pytest.mark.parametrize(("price", "lead"), [("0.5", 20), ("2", 10), ("0.05", 29), ("0", 30)])
+def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
+    planning: Planning,
+) -> None:
+    # One job in ten waited two hours: an early start costs some minutes of the link's nodes.
+    planning.waited([0] * 18 + [2 * HOUR] * 2)
+    planning.plan(returns=2)
+    assert planning.lead_minutes() == 120
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"returns": 0},
+        {"returns": ""},
+        {"returns": "two"},
+        {"returns": 2, "style": "wait"},
+        {"returns": 2, "max_returns": 0},
+        {"returns": 2, "max_returns": "some"},
+    ],
+    ids=str,
+)
+def test_where_the_next_link_holds_its_nodes_it_is_released_as_if_early_were_idle(
+    planning: Planning, words: dict[str, Any]
+) -> None:
+    planning.waited([0] * 18 + [2 * HOUR] * 2)
+    planning.plan(**words)
+    assert planning.minutes() is None
+
+
+def test_the_admin_may_forbid_returns_later_too(planning: Planning) -> None:
+    planning.waited([0] * 18 + [2 * HOUR] * 2)
+    planning.conf.write_text("max_returns = 0\n")
+    planning.plan(returns=2)
+    assert planning.minutes() is None
+
+
+def test_a_switch_chain_reads_the_last_two_hundred_waits(planning: Planning) -> None:
+    planning.waited([2 * HOUR] * 180 + [0] * 20)
+    planning.plan(style="switch")
+    assert planning.lead_minutes() == 120
+
+
+@pytest.mark.parametrize(("price", "lead"), [("0.5", 14), ("2", 7), ("0.1", 19), ("0", 20)])
 def test_a_dearer_overlap_gives_a_shorter_lead(planning: Planning, price: str, lead: int) -> None:
-    planning.waited(mixed(30))
+    planning.waited(mixed(20))
     planning.plan(price=price)
     assert planning.lead_minutes() == lead
 
@@ -41,11 +83,11 @@ def test_like_jobs_come_first_and_then_wider_samples(planning: Planning) -> None
     planning.runs(nodes=4)
     planning.waited([HOUR] * 19, nodes=4)
     like = (planning.slurm.root / "sacct.rows").read_text()
-    planning.waited([1800] * 30, nodes=64)
+    planning.waited([1800], nodes=64)
     planning.answers(like + (planning.slurm.root / "sacct.rows").read_text())
     planning.plan()
     assert planning.lead_minutes() == 60
-    assert "49 jobs of the partition" in planning.log()
+    assert "20 jobs of the partition" in planning.log()
 
 
 def test_sacct_is_asked_for_the_jobs_that_matter_alone(planning: Planning) -> None:
@@ -177,7 +219,7 @@ def test_where_jobs_start_at_once_the_standby_stays_as_it_is(planning: Planning)
 
 
 def test_no_lead_is_longer_than_max_overlap_and_the_shortest_wait(planning: Planning) -> None:
-    planning.waited([HOUR] * 10 + [9 * HOUR] * 90)
+    planning.waited([HOUR] * 2 + [9 * HOUR] * 18)
     planning.plan(max_overlap=7200)
     assert planning.lead_minutes() == 180  # two hours, and the hour that nine in ten wait
     assert "cut to what max-overlap allows" in planning.log()
@@ -185,7 +227,7 @@ def test_no_lead_is_longer_than_max_overlap_and_the_shortest_wait(planning: Plan
 
 def test_by_default_a_quarter_of_the_time_limit_bounds_it(slurm: FakeSlurm) -> None:
     planning = Planning.on(slurm, limit_s=8 * HOUR)
-    planning.waited([60] * 10 + [7 * HOUR] * 90)
+    planning.waited([60] * 2 + [7 * HOUR] * 18)
     planning.plan()
     assert planning.lead_minutes() == 121
 

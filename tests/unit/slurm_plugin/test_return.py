@@ -19,7 +19,8 @@ from tests.support.slurm_plugin.planning import HOUR, OWN, Planning
 from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_program
 from tests.unit.slurm_plugin.test_plan_troubles import FULL_DISK
 
-CASES = json.loads((DATA / "give-back-cases.json").read_text())["cases"]
+SHARED = json.loads((DATA / "give-back-cases.json").read_text())
+CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
 FIRST, SECOND = OWN, 202
 CHAIN = "0f0000000000000000ab"
 
@@ -72,7 +73,7 @@ def verdict(planning: Planning) -> Verdict:
 
 def test_the_next_release_is_one_wait_before_the_end(verdict: Verdict) -> None:
     said = verdict.asks()
-    assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 828")
+    assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 82")
     release = time.localtime(verdict.planning.start + 1435 * 60)
     assert time.strftime("is released again at %Y-%m-%d %H:%M\n", release) in said
     assert verdict.count() == "1"
@@ -241,9 +242,17 @@ def test_a_link_without_a_service_gives_back_by_its_own_rule(verdict: Verdict) -
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict[str, Any]) -> None:
-    choose_lead = plugin("mirage_return").choose_lead
+    choose_lead = plugin("mirage_forecast").choose_return_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", FIRST_LEADS, ids=lambda case: case["why"])
+def test_the_links_first_lead_is_the_services(
+    plugin: Callable[[str], Any], case: dict[str, Any]
+) -> None:
+    choose_first_lead = plugin("mirage_forecast").choose_first_lead
+    assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
 
 
 @pytest.mark.parametrize(
