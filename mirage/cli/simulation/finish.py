@@ -23,6 +23,7 @@ _COLUMNS = {
     "interrupted_h": ("inter-\nrupted h", 1),
     "node_hours": ("node-\nhours", 0),
     "idle_node_hours": ("idle node-\nhours", 1),
+    "returns": ("returns", 1),
     "links": ("links", 1),
 }
 """By figure: the heading and the digits."""
@@ -37,6 +38,7 @@ def plan_chains(
     nodes: int,
     times: tuple[str, str, str],
     overlap_price: float,
+    returns: int,
 ) -> "FinishPlan":
     """Read the options; `times` are --work, --time-limit and --startup-time.
 
@@ -55,7 +57,11 @@ def plan_chains(
     )
     pair.check_feasible(params)
     work = Work(
-        link=build_pair_job(pair), work_s=work_s, startup_s=startup_s, overlap_price=overlap_price
+        link=build_pair_job(pair),
+        work_s=work_s,
+        startup_s=startup_s,
+        overlap_price=overlap_price,
+        most_returns=returns,
     )
     return FinishPlan(work=work, chains=chains, window=choose_submissions(replay, work, window))
 

@@ -90,6 +90,12 @@ def simulate_log(
         typer.Option(metavar="TIME", help="With --work: how long each link needs until it works."),
     ] = "10m",
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
+    returns: Annotated[
+        int,
+        typer.Option(
+            min=0, max=9, help="With --work: how often a link may give its nodes back (user guide)."
+        ),
+    ] = 2,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a log on a simulated cluster, and compare the waits with the log's.
@@ -137,6 +143,7 @@ def simulate_log(
             nodes=nodes,
             times=(work, time_limit, startup_time),
             overlap_price=overlap_price,
+            returns=returns,
         )
         play_chains(taken, sim, plan, as_json=as_json)
         warn_of_local_times(trace, taken.zone_taken)

@@ -1,18 +1,21 @@
 """One chain on a simulated cluster, link after link, until its work is done.
 
 The links are sequential: a link that starts before its predecessor's end holds its nodes idle until
-then. The chain is alone with the log's jobs, which do not notice how it is moved.
+then, or gives them back and is released again. The chain is alone with the log's jobs, which do not
+notice how it is moved.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mirage.domain.decision import Waits
+from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.chains.standby import Standby, run_handover
 from mirage.episodes.table.metadata import STEP_S
+from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
 from mirage.ports import Policy
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import SimJob, build_afterany
+from mirage.sim.types import Dependency, DependencyKind, SimJob, build_afterany
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Work:
     """Seconds that each link needs until it works."""
     overlap_price: float
     """Hours of interruption that an hour of idle nodes costs, as policies are told."""
+    most_returns: int = 0
+    """How often a link may give its nodes back."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +48,9 @@ class WorkRun:
     ran_s: int = 0
     """From each link's start to its end."""
     idle_s: int = 0
-    """The part of `ran_s` in which a link waited for its predecessor's end."""
+    """The part of `ran_s` in which a link waited for its predecessor's end, or gave its nodes
+    back."""
+    returns: int = 0
     interrupted_s: int = 0
     """Between a link's end and the start of the next one."""
 
@@ -79,14 +86,66 @@ def run_work(
         handover = run_handover(
             sim, standby, policy, lambda _: collect_waits(), step_s=STEP_S, at_most=at_most
         )
-        if handover.successor_start >= at_most:
+        again = _play_returns(
+            sim,
+            work,
+            run,
+            standby,
+            handover.successor_start,
+            predecessor_start=start,
+            at_most=at_most,
+        )
+        if again is None:
             return run
-        job_id, start = standby.job_id, handover.successor_start
+        job_id, start = again
         begin = max(start, end)
         run.idle_s += begin - start
         run.interrupted_s += begin - end
         sim.advance_quietly(begin)
     return run
+
+
+def _play_returns(  # noqa: PLR0913 - a standby and what bounds it
+    sim: Simulator,
+    work: Work,
+    run: WorkRun,
+    standby: Standby,
+    start: int | None,
+    *,
+    predecessor_start: int,
+    at_most: int,
+) -> tuple[int, int] | None:
+    """Let a link that starts early decide; return its last job and that job's start.
+
+    None: it has not started by `at_most`.
+    """
+    job_id, left = standby.job_id, work.most_returns
+    while start is not None and start < min(standby.end, at_most):
+        record = sim.find(job_id)
+        waited_s = 0 if record is None or record.eligible is None else start - record.eligible
+        lead_s = choose_return_lead(standby.end - start, waited_s, work.overlap_price)
+        if lead_s is None or not left:
+            break
+        left -= 1
+        run.returns += 1
+        run.ran_s += BACK_S
+        run.idle_s += BACK_S
+        sim.remove(job_id)
+        release_s = max(standby.end - lead_s, start + BACK_S) - predecessor_start
+        released = Dependency(
+            DependencyKind.AFTER, standby.predecessor, _round_to_minute(release_s)
+        )
+        ended = build_afterany(standby.predecessor)
+        job_id = sim.inject(
+            replace(standby.job, dependencies=(*ended, released), any_dependency=True)
+        )
+        start = sim.run_until_started(job_id, at_most)
+    return None if start is None or start >= at_most else (job_id, start)
+
+
+def _round_to_minute(seconds: int) -> int:
+    """Slurm counts whole minutes; never earlier than asked."""
+    return -(-seconds // MINUTE_S) * MINUTE_S
 
 
 def _submit_standby(

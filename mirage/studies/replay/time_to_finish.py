@@ -41,7 +41,9 @@ class FinishFigures:
     node_hours: float
     """What the links ran for."""
     idle_node_hours: float
-    """The part in which a link waited for its predecessor's end."""
+    """The part in which a link waited for its predecessor's end, or gave its nodes back."""
+    returns: float
+    """How often a link gave its nodes back."""
     links: float
 
 
@@ -138,6 +140,7 @@ def _summarize(runs: Sequence[WorkRun], work: Work) -> FinishFigures:
         interrupted_h=float(np.mean([run.interrupted_s for run in runs])) / HOUR_S,
         node_hours=float(np.mean([run.ran_s for run in runs])) * node_h,
         idle_node_hours=float(np.mean([run.idle_s for run in runs])) * node_h,
+        returns=float(np.mean([run.returns for run in runs])),
         links=float(np.mean([run.links for run in runs])),
     )
 
@@ -153,6 +156,7 @@ def build_finish_document(report: FinishReport, plan: FinishPlan) -> dict[str, A
         "nodes": plan.work.link.nodes,
         "time_limit_s": plan.work.link.time_limit_s,
         "overlap_price": plan.work.overlap_price,
+        "most_returns": plan.work.most_returns,
         "from": plan.window.begin,
         "until": plan.window.end,
     }

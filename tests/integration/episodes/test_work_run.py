@@ -21,13 +21,24 @@ LINK = SimJob(nodes=1, exclusive=True, time_limit_s=LIMIT, run_s=LIMIT, user="us
 
 
 def play(
-    policy: Policy, *others: SimJob, work_h: float = 25, startup_s: int = 0, at_most: int = FAR
+    policy: Policy,
+    *others: SimJob,
+    work_h: float = 25,
+    startup_s: int = 0,
+    at_most: int = FAR,
+    returns: int = 0,
 ) -> WorkRun:
     """A chain that is submitted at 0 to two nodes, beside these jobs."""
     workload = Workload.from_jobs(TWO_NODES, others or [other(0, 1, at=FAR)])
     sim = Simulator(TWO_NODES, workload, now=0)
     log = LogJobs.from_workload(workload)
-    work = Work(link=LINK, work_s=round(work_h * HOUR), startup_s=startup_s, overlap_price=0.5)
+    work = Work(
+        link=LINK,
+        work_s=round(work_h * HOUR),
+        startup_s=startup_s,
+        overlap_price=0.5,
+        most_returns=returns,
+    )
     return run_work(sim, work, policy, lambda: log.collect_waits(sim.start), at_most=at_most)
 
 
@@ -58,6 +69,27 @@ def test_a_link_that_starts_at_once_idles_until_its_predecessor_ends() -> None:
     assert run.finished is not None
     assert run.idle_s > 0
     assert run.ran_s == 15 * HOUR + run.idle_s
+
+
+@pytest.mark.parametrize("returns", [1, 2])
+def test_a_link_that_starts_at_once_gives_its_nodes_back(returns: int) -> None:
+    """It waited for nothing, so it is released again five minutes before its predecessor's end."""
+    run = play(AtOnce(), work_h=15, returns=returns)
+    assert run.finished is not None
+    assert run.returns == 1
+    assert run.links == 2
+    assert 360 < run.idle_s <= 360 + 300
+    assert run.ran_s == 15 * HOUR + run.idle_s
+    assert run.interrupted_s == 0
+
+
+def test_a_link_that_is_released_too_late_again_is_interrupted() -> None:
+    # The other node is free for link 2 at first. Then both are theirs until after link 1's end.
+    crowd = [other(1, 12, at=HOUR)]
+    run = play(AtOnce(), *crowd, work_h=15, returns=2)
+    assert run.finished is not None
+    assert run.returns == 1
+    assert run.interrupted_s <= 120
 
 
 def test_an_interruption_is_the_wait_between_two_links() -> None:
