@@ -213,14 +213,32 @@ mirage_stand_again() { # the new job first, then a look: for what it does not se
         return 1
     fi
     mirage_query "$mirage_behind"
-    if [ "$mirage_word" != RUNNING ] || [ -n "$mirage_reason$mirage_warned" ]; then
-        mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1
-        mirage_say "link $mirage_index keeps its nodes: job $mirage_behind is ${mirage_word:-not seen} now; cancelled its new job $mirage_new"
+    if mirage_is_stopped_short; then
+        # One that stands on leaves by itself: this job waits already, or the chain is over.
+        mirage_k="its new job $mirage_new stands"
+        ! mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1 ||
+            mirage_k="cancelled its new job $mirage_new"
+        mirage_say "link $mirage_index does not give its nodes back: $mirage_cause; $mirage_k"
         return 1
     fi
     mirage_put "jobs/$mirage_index" "$mirage_new"
     mirage_move_later_links
     mirage_why="$mirage_verdict, as job $mirage_new"
+}
+
+mirage_is_stopped_short() { # has something come between, while Slurm was asked? sets mirage_cause
+    mirage_find_rank
+    if [ -n "$mirage_reason$mirage_warned" ]; then
+        mirage_cause="a signal came"
+    elif mirage_is_halted; then
+        mirage_cause="the chain is done, stopped or paused"
+    elif [ "$mirage_word" != RUNNING ]; then
+        mirage_cause="job $mirage_behind is ${mirage_word:-not seen} now"
+    elif mirage_has_let_go; then
+        mirage_cause="link $mirage_rank writes no more"
+    else
+        return 1
+    fi
 }
 
 mirage_find_new() { # sets mirage_new: the other job of this link, by its mark in the queue, whatever sbatch has

@@ -14,6 +14,7 @@ from mirage.domain.decision import Action, Decision, PolicyView, Waits
 from mirage.domain.snapshot import Queue
 from mirage.episodes.generation.sim_queries import count_free_nodes
 from mirage.features.observation.queue_view import get_partition_number
+from mirage.policy.rules.overlap_bound import bound_overlap
 from mirage.ports import Policy
 from mirage.sim.packing.packed_params import list_node_groups
 from mirage.sim.simulator import Simulator
@@ -41,6 +42,8 @@ class Standby:
     end: int
     """The predecessor's end by its time limit, epoch seconds."""
     overlap_price: float = OVERLAP_PRICE
+    max_overlap_s: int | None = None
+    """How early it may start, which bounds its release; None: nothing bounds it."""
     allow_pin: bool = True
     position: Position = Position.HELD
     touches: int = 0
@@ -60,6 +63,7 @@ class Standby:
             handovers=NO_WAITS,
             queue=replace(_EMPTY, taken_at=sim.now),
             free_nodes=count_free_nodes(sim, get_partition_number(sim.params, self.job.partition)),
+            max_overlap_s=self.max_overlap_s,
             position=self.position,
             planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
             can_pin=self.allow_pin and self._can_pin(sim),
@@ -67,7 +71,8 @@ class Standby:
 
     def ask_policy(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
         """Let the policy decide, and move the standby as it says."""
-        decision = policy.decide(self.build_view(sim, jobs))
+        view = self.build_view(sim, jobs)
+        decision = bound_overlap(policy.decide(view), view)
         if decision.action is not Action.WAIT:
             self.move_to(sim, _MOVED[decision.action])
         return decision

@@ -1,15 +1,16 @@
 """One chain on a simulated cluster, link after link, until its work is done.
 
 The links are sequential: a link that starts before its predecessor's end holds its nodes idle until
-then, or gives them back and is released again. The chain is alone with the log's jobs, which do not
-notice how it is moved.
+then, or gives them back and is released again. One that starts earlier than the default max-overlap
+allows steps back, as links do. The chain is alone with the log's jobs, which do not notice how it
+is moved.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mirage.domain.decision import Waits
+from mirage.domain.chain import get_default_overlap_s
 from mirage.domain.time_units import MINUTE_S
+from mirage.episodes.chains.log_jobs import LogJobs
 from mirage.episodes.chains.standby import Standby, run_handover
 from mirage.episodes.table.metadata import STEP_S
 from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
@@ -59,13 +60,13 @@ def run_work(
     sim: Simulator,
     work: Work,
     policy: Policy,
-    collect_waits: Callable[[], Waits],
+    log: LogJobs,
     *,
     at_most: int,
 ) -> WorkRun:
     """Submit the chain now, and play it to its end, or to the instant `at_most`; `sim` is changed.
 
-    `collect_waits` returns the waits of the jobs that have started by now.
+    `log` has the jobs of the simulator's trace.
     """
     run = WorkRun(submitted=sim.now)
     link = replace(work.link, run_s=work.link.time_limit_s)
@@ -84,7 +85,12 @@ def run_work(
         left_s -= max(0, end - begin - work.startup_s)
         standby = _submit_standby(sim, work, link, job_id, end)
         handover = run_handover(
-            sim, standby, policy, lambda _: collect_waits(), step_s=STEP_S, at_most=at_most
+            sim,
+            standby,
+            policy,
+            lambda _: log.collect_waits(sim.start),
+            step_s=STEP_S,
+            at_most=at_most,
         )
         again = _play_returns(
             sim,
@@ -117,28 +123,33 @@ def _play_returns(  # noqa: PLR0913 - a standby and what bounds it
 ) -> tuple[int, int] | None:
     """Let a link that starts early decide; return its last job and that job's start.
 
-    None: it has not started by `at_most`.
+    None: it has not started by `at_most`. Beyond max-overlap it goes whatever the rule says, and
+    after the last return once more, to wait for its predecessor's end.
     """
     job_id, left = standby.job_id, work.most_returns
+    most_s, after = standby.max_overlap_s or 0, build_afterany(standby.predecessor)
     while start is not None and start < min(standby.end, at_most):
-        record = sim.find(job_id)
+        early_s, record = standby.end - start, sim.find(job_id)
         waited_s = 0 if record is None or record.eligible is None else start - record.eligible
-        lead_s = choose_return_lead(standby.end - start, waited_s, work.overlap_price)
-        if lead_s is None or not left:
+        lead_s = choose_return_lead(early_s, waited_s, work.overlap_price)
+        if lead_s is None and early_s > most_s:
+            lead_s = early_s - BACK_S - MINUTE_S
+        if left > 0 and lead_s is not None:
+            run.returns += 1
+            release_s = max(standby.end - min(lead_s, most_s), start + BACK_S) - predecessor_start
+            release = Dependency(
+                DependencyKind.AFTER, standby.predecessor, _round_to_minute(release_s)
+            )
+            job = replace(standby.job, dependencies=(*after, release), any_dependency=True)
+        elif left == 0 and early_s > most_s:
+            job = replace(standby.job, dependencies=after)
+        else:
             break
         left -= 1
-        run.returns += 1
         run.ran_s += BACK_S
         run.idle_s += BACK_S
         sim.remove(job_id)
-        release_s = max(standby.end - lead_s, start + BACK_S) - predecessor_start
-        released = Dependency(
-            DependencyKind.AFTER, standby.predecessor, _round_to_minute(release_s)
-        )
-        ended = build_afterany(standby.predecessor)
-        job_id = sim.inject(
-            replace(standby.job, dependencies=(*ended, released), any_dependency=True)
-        )
+        job_id = sim.inject(job)
         start = sim.run_until_started(job_id, at_most)
     return None if start is None or start >= at_most else (job_id, start)
 
@@ -160,4 +171,5 @@ def _submit_standby(
         node_list=() if record is None else record.allocated,
         end=end,
         overlap_price=work.overlap_price,
+        max_overlap_s=get_default_overlap_s(link.time_limit_s),
     )

@@ -7,12 +7,14 @@ from mirage.domain import script_turns
 from mirage.domain.chain import Chain, ChainState, Link, LinkState, Position, Style
 from mirage.domain.decision import Mode
 from mirage.services.chains.open_handovers import OpenHandover, list_chain_handovers
+from mirage.services.chains.standby_position import GRACE_S
 from mirage.services.chains.start_range import (
     StartRange,
     build_forecast_row,
     compute_start_range,
     read_start_ranges,
 )
+from mirage.slurm.text.pending_reasons import Cure, find_hindrance_by_word
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
@@ -63,7 +65,9 @@ def compute_expected_start(
     predecessor, standby = handover.predecessor, handover.standby
     runs = predecessor.state is LinkState.RUNNING
     end = predecessor.get_planned_end() if runs else predecessor.end
-    if end is None or predecessor.state is LinkState.PENDING:
+    if end is None or predecessor.state is LinkState.PENDING or _is_hindered(standby, runs):
+        return None
+    if runs and end + GRACE_S < now:  # suspended: nobody knows for how long
         return None
     if standby.position is Position.PINNED:
         return _at_once(standby.index, end, now)
@@ -75,6 +79,15 @@ def compute_expected_start(
             return ExpectedStart(link=standby.index, p10=p10, p50=p50, p90=p90)
     planned = standby.planned_start
     return None if planned is None else _at_once(standby.index, max(least, planned), now)
+
+
+def _is_hindered(standby: Link, beside: bool) -> bool:
+    """Return whether something else than the queue holds the standby: a hold, a limit, maintenance.
+
+    A limit that its own predecessor takes up ends with the predecessor.
+    """
+    hindrance = find_hindrance_by_word(standby.reason)
+    return hindrance is not None and not (hindrance.cure is Cure.JOBS and beside)
 
 
 def _find_release(handover: OpenHandover, decision: DecisionRow | None, end: int, now: int) -> int:

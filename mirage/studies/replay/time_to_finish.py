@@ -61,12 +61,13 @@ def choose_submissions(replay: Replay, work: Work, window: Window) -> Window:
     """Return the part of the window in which a chain can be submitted: it ends as long before the
     log's last submission as a chain takes at least. Raises InputError if nothing is left."""
     least_s = count_links(work) * work.startup_s + work.work_s
-    until = min(window.end, int(replay.workload.submit.max()) - least_s)
+    last = int(replay.workload.submit.max())
+    until = min(window.end, last - least_s)
     if until <= window.begin:
         raise InputError(
             f"a chain of {work.work_s / HOUR_S:g} h takes {least_s / DAY_S:.1f} days at least, and "
-            f"the log goes on for {(window.end - window.begin) / DAY_S:.1f} days from --from: "
-            "choose less --work, or a longer log"
+            f"the log's last submission comes {(last - window.begin) / DAY_S:.1f} days after "
+            "--from: choose less --work, or a longer log"
         )
     return Window(begin=window.begin, end=until)
 
@@ -100,8 +101,7 @@ def measure_finishes(
         sim.advance_quietly(plan.window.begin + i * span_s // plan.chains)
         for name, policy in policies.items():
             fork = sim.fork(with_results=True)
-            waits = lambda fork=fork: log.collect_waits(fork.start)  # noqa: E731 - of this copy
-            runs[name].append(run_work(fork, plan.work, policy, waits, at_most=at_most))
+            runs[name].append(run_work(fork, plan.work, policy, log, at_most=at_most))
         if told is not None:
             told((i + 1) / plan.chains)
     whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]

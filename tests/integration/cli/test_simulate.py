@@ -185,7 +185,7 @@ def test_lonestar6_is_as_near_to_its_log_as_promised() -> None:
 
 
 def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
-    """On a busy synthetic log: nothing is faster than the bound, and who is early idles."""
+    """On a busy synthetic log: nothing is faster than the bound."""
     log, cluster = write_busy_log(tmp_path)
     words = ("--cluster", cluster, "--work", "30h", "--time-limit", "8:00:00", "--chains", "3")
     done = simulate(log, *words, "--json")
@@ -196,7 +196,7 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
     assert min(days.values()) == days["bound"]
     idle = {name: figures["idle_node_hours"] for name, figures in report["policies"].items()}
     assert idle["reactive"] == idle["bound"] == 0
-    assert max(idle.values()) == idle["at-once"] > 0
+    assert report["most_returns"] == 2
     assert report["policies"]["bound"]["interrupted_h"] == 0
     assert report["policies"]["bound"]["links"] == 4, "each works for 7 h 50 min at most"
     assert report["chains"] + report["left_out"] == 3

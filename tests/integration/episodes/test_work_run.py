@@ -39,7 +39,7 @@ def play(
         overlap_price=0.5,
         most_returns=returns,
     )
-    return run_work(sim, work, policy, lambda: log.collect_waits(sim.start), at_most=at_most)
+    return run_work(sim, work, policy, log, at_most=at_most)
 
 
 def other(job_id: int, hours: float, *, nodes: int = 1, at: int = 0) -> SimJob:
@@ -84,8 +84,9 @@ def test_a_link_that_starts_at_once_gives_its_nodes_back(returns: int) -> None:
 
 
 def test_a_link_that_is_released_too_late_again_is_interrupted() -> None:
-    # The other node is free for link 2 at first. Then both are theirs until after link 1's end.
-    crowd = [other(1, 12, at=HOUR)]
+    # The other node is free for link 2 as it is released, 2.5 hours before link 1's end. Then the
+    # node is theirs until after that end.
+    crowd = [other(1, 12, at=round(7.6 * HOUR))]
     run = play(AtOnce(), *crowd, work_h=15, returns=2)
     assert run.finished is not None
     assert run.returns == 1
@@ -93,9 +94,9 @@ def test_a_link_that_is_released_too_late_again_is_interrupted() -> None:
 
 
 def test_an_interruption_is_the_wait_between_two_links() -> None:
-    # Both nodes are theirs for six hours as soon as link 1 has ended. Who queues since the start
-    # comes before that, and has the other node half an hour before link 1 ends.
-    crowd = [other(1, 9.5), other(2, 6, nodes=2, at=4 * HOUR)]
+    # Both nodes are theirs for six hours as soon as link 1 has ended. Who is released 2.5 hours
+    # before that comes first, and has the other node half an hour before link 1 ends.
+    crowd = [other(1, 9.5), other(2, 6, nodes=2, at=round(9.4 * HOUR))]
     reactive = play(Reactive(), *crowd, work_h=15)
     assert reactive.finished is not None
     assert 6 * HOUR <= reactive.interrupted_s <= 6 * HOUR + 300
@@ -104,6 +105,11 @@ def test_an_interruption_is_the_wait_between_two_links() -> None:
     assert early.finished == 15 * HOUR
     assert early.interrupted_s == 0
     assert HOUR / 2 - 300 <= early.idle_s <= HOUR / 2
+
+
+def test_no_link_is_released_earlier_than_max_overlap_allows() -> None:
+    run = play(AtOnce(), work_h=15)
+    assert 0 < run.idle_s <= LIMIT / 4
 
 
 @pytest.mark.parametrize("at_most", [5 * HOUR, 12 * HOUR])

@@ -113,14 +113,7 @@ def test_it_stands_behind_its_predecessor_with_a_release_of_its_own_and_ends_wel
         assert link.says(name) is None, name
     assert lines(link) == ["begin 1 after nothing <>"]
 
-    status = subprocess.run(
-        ["mirage-link", "status", link.chain.name],
-        env=link.slurm.environ,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "link 2\tjob 103\tstandby: link 2 gives its nodes back" in status
+    assert "link 2\tjob 103\tstandby: link 2 gives its nodes back" in read_status(link)
     scene.first_ends()
     let_end(link, 2)
     assert finish(scene.starts(NEW))[0] == 0
@@ -256,7 +249,7 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     link = scene.link
     gate(link, "sbatch", "*after:101*", f"echo {state} None N/A N/A >{link.slurm.root}/state.101")
     second = scene.starts()
-    wait_until(lambda: "link 2 keeps its nodes: job 101 is" in link.logged())
+    wait_until(lambda: "link 2 does not give its nodes back: job 101 is" in link.logged())
     assert (link.slurm.root / "scancelled").read_text().startswith("--state=PENDING 103\n")
     assert link.says("jobs/2") == "102"
     if state == "SUSPENDED":
@@ -267,6 +260,39 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     let_end(link, 2)
     assert finish(second)[0] == 0
     assert lines(link)[1:] == ["end 1", f"begin 2 after {state} <>", "end 2"]
+
+
+@pytest.mark.parametrize("since", ["requeued/2", "lost.2"])
+def test_the_status_tells_of_no_return_once_another_job_stands_for_the_link(
+    early: MakeEarly, since: str
+) -> None:
+    scene = early()
+    scene.leaves()
+    (scene.link.chain / since).parent.mkdir(exist_ok=True)
+    (scene.link.chain / since).write_text("103\n")
+    assert "link 2\tjob 103\tstandby\n" in read_status(scene.link)
+
+
+def read_status(link: ToldLink) -> str:
+    words = ["mirage-link", "status", link.chain.name]
+    return subprocess.run(
+        words, env=link.slurm.environ, capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("how", ["stop", "paused", "done"])
+def test_a_chain_that_is_over_meanwhile_leaves_no_new_job_behind(
+    early: MakeEarly, how: str
+) -> None:
+    scene = early()
+    link = scene.link
+    gate(link, "sbatch", "*after:101*", f"echo enough >{link.chain}/{how}")
+    code, said = finish(scene.starts())
+    assert code == 0
+    assert "does not give its nodes back: the chain is done, stopped or paused" in said
+    assert "cancelled its new job 103" in said
+    assert (link.slurm.root / "scancelled").read_text().startswith("--state=PENDING 103\n")
+    assert "the script is not run" in said
 
 
 def test_a_warning_meanwhile_is_not_lost(early: MakeEarly) -> None:

@@ -19,6 +19,7 @@ from tests.support.services.slurm_jobs import (
     NOW,
     ended,
     follow,
+    job,
     register,
     running,
     standby,
@@ -133,6 +134,28 @@ def test_nothing_is_expected_behind_a_link_without_a_time_limit(lab_store: Store
     follow(lab_store, running(1, time_limit_s=UNLIMITED, end=None), standby(2))
     decide(lab_store, release_at=None)
     assert expect(lab_store) is None
+
+
+@pytest.mark.parametrize("reason", ["JobHeldUser", "ReqNodeNotAvail", "DependencyNeverSatisfied"])
+def test_nothing_is_expected_of_a_link_that_something_else_than_the_queue_holds(
+    lab_store: Store, reason: str
+) -> None:
+    begin(lab_store)
+    follow(lab_store, first(), standby(2, reason=reason))
+    decide(lab_store, release_at=END - 2 * HOUR)
+    assert expect(lab_store) is None
+
+
+def test_nothing_is_expected_behind_a_link_that_is_suspended_beyond_its_end(
+    lab_store: Store,
+) -> None:
+    begin(lab_store)
+    late = END + HOUR
+    follow(lab_store, first(), standby(2))
+    decide(lab_store, release_at=None, at=late)
+    asleep = job(1, JobState.SUSPENDED, start=NOW - 60, time_limit_s=10 * HOUR)
+    follow(lab_store, asleep, standby(2), now=late)
+    assert expect(lab_store, late) is None
 
 
 def test_nothing_is_expected_of_a_paused_chain(lab_store: Store) -> None:
