@@ -224,7 +224,10 @@ def _compute_cost(lead_s, wait_s, price):
 
 
 def forecast_like_jobs(rows, nodes, limit_s, price, last=LAST):
-    """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
+    """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none.
+
+    `price` says where a change of the waits is looked for; LAST jobs are too few to cut.
+    """
     same = [row for row in rows if _is_near(row[0], nodes)]
     for alike, what in (
         ([row for row in same if _is_near(row[1], limit_s)], "of similar nodes and time limit"),
