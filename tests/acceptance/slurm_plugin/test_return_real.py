@@ -13,11 +13,11 @@ from tests.support.slurm_testbed import Testbed, TestbedSettings
 pytestmark = pytest.mark.slurm
 
 MINUTE = 60
-LIMIT_MIN, AGAIN_MIN = 30, 25
+LIMIT_MIN, AGAIN_MIN = 120, 115
 """An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
-again five minutes before the end."""
+again five minutes before the end. A busy host has more than a minute of its own time for that."""
 ASKED = (
-    *(f"--time={LIMIT_MIN}", "--mirage-lead=20:00", "--mirage-max-overlap=30:00"),
+    *(f"--time={LIMIT_MIN}", "--mirage-lead=100:00", "--mirage-max-overlap=120:00"),
     "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
 )
 WORKS = """#!/bin/bash
@@ -68,7 +68,8 @@ def test_an_early_link_gives_its_nodes_back_and_is_released_again_by_its_plan(
     released = instant(shown["EligibleTime"]) - instant(began)
     assert AGAIN_MIN * MINUTE <= released < LIMIT_MIN * MINUTE
     third = alice.job(3)
-    assert alice.testbed.job(third)["Dependency"] == f"afterany:{again}(unfulfilled)"
+    # Link 2 may have planned its release by now.
+    assert alice.testbed.job(third)["Dependency"].startswith(f"afterany:{again}(unfulfilled)")
 
     alice.let_end(2, 3)
     await_end(alice, 3)
