@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.slurm
 MINUTE = 60
 LIMIT_MIN, AGAIN_MIN = 120, 115
 """An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
-again five minutes before the end. A busy host has more than a minute of its own time for that."""
+again five minutes before the end; sooner where a busy host has let it wait for longer. Such a host
+has more than a minute of its own time for the return."""
 ASKED = (
     *(f"--time={LIMIT_MIN}", "--mirage-lead=100:00", "--mirage-max-overlap=120:00"),
     "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
@@ -57,8 +59,11 @@ def test_an_early_link_gives_its_nodes_back_and_is_released_again_by_its_plan(
     first, early = alice.job(1), alice.job(2)
     alice.until(lambda: alice.job(2) != early, "another job of link 2", LIMIT_MIN * MINUTE)
     again = alice.job(2)
-    planned = f"afterany:{first}(unfulfilled)?after:{first}+{AGAIN_MIN}(unfulfilled)"
-    assert alice.testbed.job(again)["Dependency"] == planned
+    planned = rf"afterany:{first}\(unfulfilled\)\?after:{first}\+(\d+)\(unfulfilled\)"
+    plan = re.fullmatch(planned, alice.testbed.job(again)["Dependency"])
+    assert plan is not None
+    minutes = int(plan[1])
+    assert LIMIT_MIN / 2 < minutes <= AGAIN_MIN
     assert f"link 2 gives its nodes back: job {first} may run for" in "\n".join(alice.output())
     assert (alice.says("returns/2") or "").split()[:2] == ["1", str(early)]
 
@@ -66,7 +71,7 @@ def test_an_early_link_gives_its_nodes_back_and_is_released_again_by_its_plan(
     alice.until(lambda: len(alice.lines()) > 1, "link 2", 30 * MINUTE)
     shown = alice.testbed.job(again)
     released = instant(shown["EligibleTime"]) - instant(began)
-    assert AGAIN_MIN * MINUTE <= released < LIMIT_MIN * MINUTE
+    assert minutes * MINUTE <= released < LIMIT_MIN * MINUTE
     third = alice.job(3)
     # Link 2 may have planned its release by now.
     assert alice.testbed.job(third)["Dependency"].startswith(f"afterany:{again}(unfulfilled)")
