@@ -72,8 +72,8 @@ def play_chains(replay: "Replay", sim: "Simulator", plan: "FinishPlan", *, as_js
     from mirage.studies.replay.time_to_finish import build_finish_document, measure_finishes
 
     policies = {name: get_policy(name) for name in POLICIES}
-    with show_share_bar("chains") as told:
-        report = measure_finishes(replay, sim, plan, policies, told)
+    with show_share_bar("chains") as set_share:
+        report = measure_finishes(replay, sim, plan, policies, set_share)
     if as_json:
         typer.echo(json.dumps(build_finish_document(report, plan)))
     else:

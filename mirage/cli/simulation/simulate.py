@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_OF_CHAINS = ("chains", "nodes", "time_limit", "startup_time", "overlap_price", "returns")
+"""The options that only --work heeds."""
+
 ClusterName = Annotated[
     str | None,
     typer.Option(
@@ -44,6 +47,7 @@ ClusterName = Annotated[
 
 @app.command("simulate")
 def simulate_log(
+    context: typer.Context,
     trace: Annotated[Path, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")],
     *,
     cluster: Annotated[
@@ -123,7 +127,9 @@ def simulate_log(
     from mirage.studies.replay.log_replay import build_document, choose_judged_window
     from mirage.traces.workloads import replay
 
-    if work is not None and (weekly or out is not None):
+    if work is None:
+        _refuse_chain_options(context)
+    elif weekly or out is not None:
         raise InputError("--weekly and --out tell of jobs, and --work of chains: leave one out")
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, cluster_name, timezone)
@@ -163,6 +169,14 @@ def simulate_log(
             console.print(table)
     warn_of_local_times(trace, taken.zone_taken)
     warn_of_refused_rows(trace, taken)
+
+
+def _refuse_chain_options(context: typer.Context) -> None:
+    """Raise InputError for an option that would change nothing, since no chain is played."""
+    for name in _OF_CHAINS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"--{name.replace('_', '-')} is of chains: it needs --work")
 
 
 def to_epoch_s(when: datetime) -> int:

@@ -86,12 +86,12 @@ def measure_finishes(
     sim: Simulator,
     plan: FinishPlan,
     policies: Mapping[str, Policy],
-    told: Callable[[float], None] | None,
+    set_share: Callable[[float], None] | None,
 ) -> FinishReport:
     """Play every chain under every policy, each in a copy of the same cluster.
 
-    `sim` was built for the replay; it is changed. `told` is called with the share done, 0 to 1.
-    Raises InputError if no chain's work was done before the log's last submission.
+    `sim` was built for the replay; it is changed. `set_share` is called with the share that is
+    done, 0 to 1. Raises InputError if no chain's work was done before the log's last submission.
     """
     log = LogJobs.from_workload(replay.workload)
     at_most = int(replay.workload.submit.max())
@@ -102,8 +102,8 @@ def measure_finishes(
         for name, policy in policies.items():
             fork = sim.fork(with_results=True)
             runs[name].append(run_work(fork, plan.work, policy, log, at_most=at_most))
-        if told is not None:
-            told((i + 1) / plan.chains)
+        if set_share is not None:
+            set_share((i + 1) / plan.chains)
     whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]
     if not any(whole):
         raise InputError(

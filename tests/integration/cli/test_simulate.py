@@ -208,6 +208,8 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (["--returns", "0"], "--returns is of chains: it needs --work"),
+        (["--time-limit", "8:00:00"], "--time-limit is of chains: it needs --work"),
         (["--work", "30h", "--weekly"], "--weekly and --out tell of jobs, and --work of chains"),
         (["--work", "x"], "--work x: not a time such as 4h or 48:00:00"),
         (["--work", "9000h"], "choose less --work, or a longer log"),
