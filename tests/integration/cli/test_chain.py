@@ -161,7 +161,7 @@ def test_a_chain_is_shown_with_the_expected_start_of_its_next_link(
 ) -> None:
     with store.begin() as tx:
         links = chains.list_links(tx, cluster_id, chain)
-        chains.save_link(tx, cluster_id, replace(links[-1], time_limit_s=HOUR))
+        chains.save_link(tx, cluster_id, replace(links[-1], time_limit_s=3 * HOUR))
         standby = make_link(
             chain, 4, 104, submit=NOW, planned_start=NOW + 9 * HOUR, partition="gpu"
         )
