@@ -77,10 +77,10 @@ class TreeModel:
         _, wait_h = self.predict_outputs(row[None, :].astype(np.float32))
         if not np.isfinite(wait_h).all():
             return "the model gave no number"
-        wait_s = wait_h[0] * HOUR_S
-        return decide_by_cost(view, wait_s, _build_forecast(wait_s), name)
+        return decide_by_cost(view, _build_forecast(wait_h[0] * HOUR_S), name)
 
 
 def _build_forecast(wait_s: Floats) -> Forecast:
     p10, p50, p90 = wait_s[[P10, P50, P90]].tolist()
-    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
+    waits_s = tuple(map(round, wait_s.tolist()))
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, waits_s=waits_s)

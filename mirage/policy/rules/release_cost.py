@@ -111,12 +111,12 @@ class ReleaseCosts:
         return least
 
 
-def decide_by_cost(view: PolicyView, waits_s: ArrayLike, forecast: Forecast, name: str) -> Decision:
+def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
     """Free the standby if no later release is expected to cost less.
 
-    `waits_s`: equally likely waits if it were free now. `name`: the policy that forecast them.
+    `forecast` has waits that are equally likely if it is freed now; the policy `name` made it.
     """
-    costs = ReleaseCosts(waits_s, view.overlap_price, view.returns)
+    costs = ReleaseCosts(forecast.waits_s, view.overlap_price, view.returns)
     best = costs.choose_release(view.time_left_s)
     frees = view.time_left_s - best.lead_s < 1
     now_h = costs.compute_cost_s(max(0, view.time_left_s)) / HOUR_S

@@ -39,12 +39,12 @@ class TwinPolicy(SimplePolicy):
         if why is not None:
             return decide_by_fallback(_RULE, view, self.name, why)
         assert view.twin_s is not None  # noqa: S101 - `explain_unfit` looked
-        return decide_by_cost(view, view.twin_s, _build_forecast(view.twin_s), self.name)
+        return decide_by_cost(view, _build_forecast(view.twin_s), self.name)
 
     def explain_unfit(self, view: PolicyView) -> str | None:
         return NOT_ASKED if view.twin_s is None else None
 
 
 def _build_forecast(quantile_s: NDArray[np.int32]) -> Forecast:
-    p10, p50, p90 = quantile_s[[_P10, _P50, _P90]].tolist()
-    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
+    waits_s = tuple(quantile_s.tolist())
+    return Forecast(p10_s=waits_s[_P10], p50_s=waits_s[_P50], p90_s=waits_s[_P90], waits_s=waits_s)

@@ -92,13 +92,12 @@ def test_with_no_return_left_there_is_nothing_to_tell() -> None:
 
 
 def test_a_decision_says_what_now_and_later_cost() -> None:
-    forecast = Forecast(p50_s=2 * HOUR)
-    waits = [2 * HOUR] * 19
-    early = decide_by_cost(view(4 * HOUR, overlap_price=0.5), waits, forecast, "twin")
+    forecast = Forecast(p50_s=2 * HOUR, waits_s=(2 * HOUR,) * 19)
+    early = decide_by_cost(view(4 * HOUR, overlap_price=0.5), forecast, "twin")
     assert early.action is Action.WAIT
     assert early.release_at == view(4 * HOUR).predecessor_end - 2 * HOUR
     assert early.reason == ("a release now is expected to cost 1.00 h, and one in 120 min 0.00 h")
-    late = decide_by_cost(view(HOUR, overlap_price=0.5), waits, forecast, "twin")
+    late = decide_by_cost(view(HOUR, overlap_price=0.5), forecast, "twin")
     assert late.action is Action.FREE
     assert late.reason == "a release now is expected to cost 1.00 h, and a later one no less"
     assert (late.policy, late.forecast) == ("twin", forecast)
