@@ -111,6 +111,21 @@ class ReleaseCosts:
         return least
 
 
+def choose_next_lead(
+    waits_s: ArrayLike, price: float, left_s: int, returns: int, back_s: int = BACK_S
+) -> int | None:
+    """Return how many seconds before its predecessor's end an early link is to be released again,
+    or None: it keeps its nodes.
+
+    `left_s`: the seconds until that end. `returns`: how often it may give its nodes back, now
+    included.
+    """
+    if returns < 1 or left_s <= back_s:
+        return None
+    again = ReleaseCosts(waits_s, price, returns - 1, back_s).choose_release(left_s - back_s)
+    return again.lead_s if price * back_s + again.cost_s < price * left_s else None
+
+
 def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
     """Free the standby if no later release is expected to cost less.
 
