@@ -9,7 +9,7 @@ tests/data/give-back-cases.json.
 """
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 
 BACK_S = 360
 """Seconds of the link's nodes that giving back costs: prolog, carrier, epilog."""
@@ -35,7 +35,8 @@ def choose_return_lead(
     return again[1] if again is not None and again[0] < price * left_s else None
 
 
-def choose_first_lead(waits_s: Sequence[int], price: float) -> int:
+@lru_cache(maxsize=4096)  # hand-overs of a tick read the same waits, and each takes milliseconds
+def choose_first_lead(waits_s: tuple[int, ...], price: float) -> int:
     """Return the cheapest lead, in seconds, of a link that may give its nodes back.
 
     `waits_s`: what similar jobs waited, one at least; the lead is one of them. Each is as likely as
