@@ -44,9 +44,8 @@ def refused(home: Path, *words: str) -> str:
 
 
 def test_what_was_trained_is_judged(home: Path) -> None:
-    answer = run(
-        "evaluate", "later.npz", "--policy", "models/made/1", "at-once", "--json", "-", cwd=home
-    )
+    words = ("--policy", "models/made/1", "at-once", "--no-guard", "--json", "-")
+    answer = run("evaluate", "later.npz", *words, cwd=home)
     assert answer.code == 0, answer.err
     policies = json.loads(answer.out)["policies"]
     assert list(policies) == ["reactive", "average", "oracle", "models/made/1", "at-once"]
