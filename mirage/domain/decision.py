@@ -40,6 +40,8 @@ class Forecast:
     p10_s: float | None = None
     p90_s: float | None = None
     samples: int = 0
+    waits_s: tuple[int, ...] = ()
+    """Equally likely waits, where a whole distribution is forecast; they are not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,8 @@ class TreeModel:
 
 def _build_forecast(wait_s: Floats) -> Forecast:
     p10, p50, p90 = wait_s[[P10, P50, P90]].tolist()
-    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
+    waits_s = tuple(map(round, wait_s.tolist()))
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, waits_s=waits_s)
 
 
 def _format_reason(late: float, least: float, *, frees: bool) -> str:

@@ -72,4 +72,4 @@ def _find_lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
 
 def _build_forecast(quantile_s: NDArray[np.int32]) -> Forecast:
     p10, p50, p90 = quantile_s[[_P10, _P50, _P90]].tolist()
-    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, waits_s=tuple(quantile_s.tolist()))

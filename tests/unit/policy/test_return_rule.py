@@ -13,11 +13,13 @@ from mirage.policy.rules.return_rule import (
     FLOOR_S,
     choose_first_lead,
     choose_return_lead,
+    look_up_return_lead,
 )
 from tests.support.paths import DATA
 
 SHARED = json.loads((DATA / "give-back-cases.json").read_text())
 CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
+LOOK_UPS = SHARED["look_ups"]
 SECONDS = st.integers(min_value=-(10**7), max_value=10**7)
 PRICES = st.floats(min_value=0.01, max_value=100.0)
 
@@ -33,6 +35,26 @@ def test_the_rule_decides_as_in_the_cases_that_links_pass_too(case: dict[str, fl
 @pytest.mark.parametrize("case", FIRST_LEADS, ids=[case["why"] for case in FIRST_LEADS])
 def test_the_first_lead_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
     assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", LOOK_UPS, ids=[case["why"] for case in LOOK_UPS])
+def test_the_look_up_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
+    lead_s = look_up_return_lead(case["points"], case["left_s"], case["price"], case["back_s"])
+    assert lead_s == case["lead_s"]
+
+
+@given(
+    rows=st.lists(st.tuples(*[st.integers(0, 10**6)] * 3), max_size=12),
+    left_s=SECONDS,
+    price=PRICES,
+    back_s=SECONDS,
+)
+def test_a_release_by_the_look_up_is_still_to_come_and_a_minute_before_the_end(
+    rows: list[tuple[int, int, int]], left_s: int, price: float, back_s: int
+) -> None:
+    points = [(at_s, cost_s, min(lead_s, at_s)) for at_s, cost_s, lead_s in sorted(rows)]
+    lead_s = look_up_return_lead(points, left_s, price, back_s)
+    assert lead_s is None or 60 <= lead_s <= left_s - back_s
 
 
 @given(waits_s=st.lists(st.integers(0, 10**6), min_size=1, max_size=20), price=st.integers(1, 100))

@@ -21,6 +21,7 @@ from tests.unit.slurm_plugin.test_plan_troubles import FULL_DISK
 
 SHARED = json.loads((DATA / "give-back-cases.json").read_text())
 CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
+LOOK_UPS = SHARED["look_ups"]
 FIRST, SECOND = OWN, 202
 CHAIN = "0f0000000000000000ab"
 
@@ -75,7 +76,8 @@ def test_the_next_release_is_one_wait_before_the_end(verdict: Verdict) -> None:
     said = verdict.asks()
     assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 82")
     release = time.localtime(verdict.planning.start + 1435 * 60)
-    assert time.strftime("is released again at %Y-%m-%d %H:%M\n", release) in said
+    words = "is released again at %Y-%m-%d %H:%M, by its last wait of 30 s\n"
+    assert time.strftime(words, release) in said
     assert verdict.count() == "1"
     verdict.waited(HOUR)
     assert verdict.asks().startswith("back 1380 link 2")
@@ -96,7 +98,7 @@ def test_an_early_end_of_the_release_is_never_before_now(verdict: Verdict) -> No
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ({"price": "0"}, "s are left, and it waited"),
+        ({"price": "0"}, "s that are left, by its last wait of 30 s"),
         ({"price": "dear"}, "the chain's carrier is damaged: price='dear' is not a price"),
         ({"lead": "long"}, "the chain's carrier is damaged: lead='long' is not a number"),
         ({"left": "360"}, "the predecessor ends too soon"),
@@ -245,6 +247,15 @@ def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict
     choose_lead = plugin("mirage_forecast").choose_return_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", LOOK_UPS, ids=lambda case: case["why"])
+def test_the_links_look_up_is_the_services(
+    plugin: Callable[[str], Any], case: dict[str, Any]
+) -> None:
+    look_up = plugin("mirage_forecast").look_up_return_lead
+    lead_s = look_up(case["points"], case["left_s"], case["price"], case["back_s"])
+    assert lead_s == case["lead_s"]
 
 
 @pytest.mark.parametrize("case", FIRST_LEADS, ids=lambda case: case["why"])
