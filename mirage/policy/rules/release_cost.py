@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mirage.domain.arrays import Floats
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.return_rule import BACK_S
 
 _BETWEEN = 3
@@ -54,11 +56,12 @@ class ReleaseCosts:
         give its nodes back."""
         self._waits: Floats = np.sort(np.maximum(np.asarray(waits_s, dtype=np.float64), 0.0))
         self._price, self._back_s, self.returns = price, back_s, returns
-        self._leads = _spread_leads(self._waits)
+        self.leads_s = _spread_leads(self._waits)
+        """The leads that are tried, ascending: none is longer than the longest wait."""
         self._best: list[Floats] = []
-        """By returns left: the least cost over the leads up to each of `_leads`."""
+        """By returns left: the least cost over the leads up to each of `leads_s`."""
         for _ in range(returns + 1):
-            costs = self._compute_costs(self._leads, len(self._best))
+            costs = self._compute_costs(self.leads_s, len(self._best))
             self._best.append(np.minimum.accumulate(costs))
 
     def compute_cost_s(self, left_s: float, returns: int | None = None) -> float:
@@ -69,7 +72,7 @@ class ReleaseCosts:
     def choose_release(self, left_s: float) -> Release:
         """Choose the cheapest of the releases from now to the predecessor's end; of equals the
         earliest, since a wait that grows cannot be made up for."""
-        leads = self._leads[self._leads < left_s]
+        leads = self.leads_s[self.leads_s < left_s]
         leads = np.append(leads, max(0.0, left_s))
         costs = self._compute_costs(leads, self.returns)
         k = len(costs) - 1 - int(costs[::-1].argmin())
@@ -80,14 +83,14 @@ class ReleaseCosts:
         if self.returns < 1 or most_left_s <= 0:
             return ReturnCosts((), (), ())
         best, n = self._best[self.returns - 1], self.returns - 1
-        costs = self._compute_costs(self._leads, n)
-        places = np.unique(np.linspace(0, len(self._leads) - 1, _POINTS).round().astype(np.int64))
-        places = places[self._leads[places] <= most_left_s]
+        costs = self._compute_costs(self.leads_s, n)
+        places = np.unique(np.linspace(0, len(self.leads_s) - 1, _POINTS).round().astype(np.int64))
+        places = places[self.leads_s[places] <= most_left_s]
         chosen = [int(costs[: k + 1].argmin()) for k in places]
         return ReturnCosts(
-            left_s=tuple(round(float(self._leads[k])) for k in places),
+            left_s=tuple(round(float(self.leads_s[k])) for k in places),
             cost_s=tuple(round(float(best[k])) for k in places),
-            lead_s=tuple(round(float(self._leads[k])) for k in chosen),
+            lead_s=tuple(round(float(self.leads_s[k])) for k in chosen),
         )
 
     def _compute_costs(self, leads: Floats, returns: int) -> Floats:
@@ -103,13 +106,54 @@ class ReleaseCosts:
     def _look_up(self, left_s: Floats, returns: int) -> Floats:
         """Return V of the seconds left: the least cost of a release by then; infinite after the
         end."""
-        places = np.searchsorted(self._leads, left_s, side="right") - 1
+        places = np.searchsorted(self.leads_s, left_s, side="right") - 1
         least: Floats = np.where(places >= 0, self._best[returns][np.maximum(places, 0)], np.inf)
         return least
 
 
+def choose_next_lead(
+    waits_s: ArrayLike, price: float, left_s: int, returns: int, back_s: int = BACK_S
+) -> int | None:
+    """Return how many seconds before its predecessor's end an early link is to be released again,
+    or None: it keeps its nodes.
+
+    `left_s`: the seconds until that end. `returns`: how often it may give its nodes back, now
+    included.
+    """
+    if returns < 1 or left_s <= back_s:
+        return None
+    again = ReleaseCosts(waits_s, price, returns - 1, back_s).choose_release(left_s - back_s)
+    return again.lead_s if price * back_s + again.cost_s < price * left_s else None
+
+
+def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
+    """Free the standby if no later release is expected to cost less.
+
+    `forecast` has waits that are equally likely if it is freed now; the policy `name` made it.
+    """
+    costs = ReleaseCosts(forecast.waits_s, view.overlap_price, view.returns)
+    best = costs.choose_release(view.time_left_s)
+    frees = view.time_left_s - best.lead_s < 1
+    now_h = costs.compute_cost_s(max(0, view.time_left_s)) / HOUR_S
+    if frees:
+        reason = f"a release now is expected to cost {now_h:.2f} h, and a later one no less"
+    else:
+        ahead_min = (view.time_left_s - best.lead_s) / MINUTE_S
+        reason = (
+            f"a release now is expected to cost {now_h:.2f} h, and one in {ahead_min:.0f} min "
+            f"{best.cost_s / HOUR_S:.2f} h"
+        )
+    return Decision(
+        action=Action.FREE if frees else Action.WAIT,
+        reason=reason,
+        policy=name,
+        forecast=forecast,
+        release_at=view.predecessor_end - best.lead_s,
+    )
+
+
 def _spread_leads(waits: Floats) -> Floats:
-    """Return the leads that are tried, ascending: none is longer than the longest wait."""
+    """Spread leads over the waits: each of them, and some places between two neighbours."""
     ends: Floats = np.unique(np.concatenate([[0.0], waits]))
     steps = np.linspace(0.0, 1.0, _BETWEEN + 1, endpoint=False)[:, None]
     between = ends[:-1] + steps * np.diff(ends)

@@ -2,10 +2,10 @@
 
 Kept, its nodes stand idle until then. Given back, a new job of the same link waits behind the
 predecessor with a planned release, and the link ends within seconds. The last wait is the best
-evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), so no service and no
-other job is asked. A service that has just forecast the wait tells what a new release costs, and the
-link looks it up. Where an early start costs no more than that, the first release is planned
-earlier. slurm_plugin/mirage_forecast.py has the same rules for links; both pass
+evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), unless a service has
+just forecast it: then the link looks up what a new release costs. No other job is asked. Where an
+early start costs no more than that, the first release is planned earlier.
+slurm_plugin/mirage_forecast.py has the same rules for links; both pass
 tests/data/give-back-cases.json.
 """
 

@@ -48,7 +48,8 @@ def count_returns_left(handover: OpenHandover) -> int:
 
 
 def _gives_back(chain: Chain) -> bool:
-    """Return whether links of the chain give nodes back, as slurm_plugin/carrier_overlap.sh says."""
+    """Return whether early links of the chain give nodes back: mirage_may_return of
+    slurm_plugin/carrier_overlap.sh says the same."""
     is_allowed = chain.presubmit is Presubmit.NEXT and chain.max_overlap_s != 0
     return chain.style is Style.SEQUENTIAL and is_allowed
 
