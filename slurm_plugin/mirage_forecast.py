@@ -201,8 +201,10 @@ def look_up_return_lead(points, left_s, price, back_s=BACK_S):
     from_s, from_cost_s, lead_s = points[lower]
     cost_s = float(from_cost_s)
     if lower + 1 < len(points):
-        to_s, to_cost_s, _ = points[lower + 1]
+        to_s, to_cost_s, longer_s = points[lower + 1]
         cost_s += (to_cost_s - from_cost_s) * (back_at_s - from_s) / (to_s - from_s)
+        if lead_s == from_s:  # all that was left there
+            lead_s = min(back_at_s, longer_s)
     lead_s = max(MARGIN_S, lead_s)
     keeps = price * left_s <= price * back_s + cost_s
     return None if keeps or lead_s > back_at_s else lead_s

@@ -42,8 +42,9 @@ def look_up_return_lead(
     """Return the lead as `choose_return_lead` does, by what a new release is expected to cost.
 
     `points`: (seconds left as the nodes are given back, the cost of the best new release from then
-    on, its lead), ascending. The cost is interpolated, the lead that of the nearest lower point.
-    With less left than at the first point the link keeps its nodes.
+    on, its lead), ascending. The cost is interpolated. The lead is that of the nearest lower point;
+    where a longer one did not fit there, it is as long as fits, up to that of the next point. With
+    less left than at the first point the link keeps its nodes.
     """
     back_at_s = left_s - back_s
     lower = sum(point[0] <= back_at_s for point in points) - 1
@@ -52,8 +53,10 @@ def look_up_return_lead(
     from_s, from_cost_s, lead_s = points[lower]
     cost_s = float(from_cost_s)
     if lower + 1 < len(points):
-        to_s, to_cost_s, _ = points[lower + 1]
+        to_s, to_cost_s, longer_s = points[lower + 1]
         cost_s += (to_cost_s - from_cost_s) * (back_at_s - from_s) / (to_s - from_s)
+        if lead_s == from_s:
+            lead_s = min(back_at_s, longer_s)
     lead_s = max(_MARGIN_S, lead_s)
     keeps = price * left_s <= price * back_s + cost_s
     return None if keeps or lead_s > back_at_s else lead_s

@@ -52,7 +52,11 @@ from mirage.services.provision.release_planning import (
     compute_plan_minutes,
     compute_worked_at,
 )
-from mirage.services.provision.return_costs import COSTS, build_return_costs
+from mirage.services.provision.return_costs import (
+    COSTS,
+    build_return_costs,
+    count_returns_left,
+)
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
 from mirage.slurm.text.dependency import can_take_plan
 from mirage.store.chains import chains, decisions
@@ -338,6 +342,7 @@ class DecisionContext:
             worked_at=compute_worked_at(handover.chain, handover.predecessor),
             nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
+            returns=count_returns_left(handover),
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),

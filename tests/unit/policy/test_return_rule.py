@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.policy.rules.release_cost import ReleaseCosts, choose_next_lead
 from mirage.policy.rules.return_rule import (
     BACK_S,
     FLOOR_S,
@@ -55,6 +56,27 @@ def test_a_release_by_the_look_up_is_still_to_come_and_a_minute_before_the_end(
     points = [(at_s, cost_s, min(lead_s, at_s)) for at_s, cost_s, lead_s in sorted(rows)]
     lead_s = look_up_return_lead(points, left_s, price, back_s)
     assert lead_s is None or 60 <= lead_s <= left_s - back_s
+
+
+@given(
+    waits_s=st.lists(st.integers(0, 10**6), min_size=19, max_size=19),
+    left_s=st.integers(BACK_S + 60, 10**6),
+    price=st.floats(0.1, 3.0),
+)
+def test_a_look_up_costs_little_more_than_the_whole_forecast_would(
+    waits_s: list[int], left_s: int, price: float
+) -> None:
+    """Twelve points stand for it. The release is a minute before the end at the latest."""
+    table = ReleaseCosts(waits_s, price, 2).compute_return_costs(10**6)
+    points = list(zip(table.left_s, table.cost_s, table.lead_s, strict=True))
+    again = ReleaseCosts(waits_s, price, 1)
+
+    def compute_cost_s(lead_s: int | None) -> float:
+        back_s = price * BACK_S
+        return price * left_s if lead_s is None else back_s + again.compute_cost_s(lead_s)
+
+    best_s = compute_cost_s(choose_next_lead(waits_s, price, left_s, 2))
+    assert compute_cost_s(look_up_return_lead(points, left_s, price)) <= 1.4 * best_s + 200
 
 
 @given(waits_s=st.lists(st.integers(0, 10**6), min_size=1, max_size=20), price=st.integers(1, 100))
