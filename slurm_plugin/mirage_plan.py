@@ -71,11 +71,17 @@ def _register_chain(link, environ):
     body = link.read_line("unregistered")
     if not body or link.asks_nobody:
         return
+    import re
+
     import mirage_client
     import mirage_waits
 
     try:
-        mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
+        try:
+            mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
+        except mirage_client.Misread:  # by a service that is older than this plugin
+            body = re.sub(', "max_returns": [0-9]', "", body)
+            mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
     except mirage_client.ServiceRefused as error:
         said = "the service refuses to register the chain: %s" % (error,)
         mirage_waits.replace_file(link.get_path("not-registered"), said + "\n")

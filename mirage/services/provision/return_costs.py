@@ -22,9 +22,6 @@ COSTS = "return_costs"
 FRESH_S = 1200
 """Costs that are older are not served. A link that has waited for longer since its release has seen
 a wait of its own, which is better evidence than what was forecast before it."""
-MOST_RETURNS = 2
-"""How often a link gives its nodes back at most. It is the default of --mirage-returns: only the
-link knows what its user asked for, and it never returns more often than that."""
 _LEADS_TO_A_START = frozenset({Action.FREE, Action.PLAN, Action.WAIT})
 
 
@@ -41,17 +38,16 @@ class KeptCosts:
 
 def count_returns_left(handover: OpenHandover) -> int:
     """Return how often the link may still give its nodes back, as far as the service knows."""
-    chain, standby = handover.chain, handover.standby
-    if not _gives_back(chain) or handover.submits or standby.returns >= MOST_RETURNS:
+    if not _gives_back(handover.chain) or handover.submits:
         return 0
-    return MOST_RETURNS - standby.returns
+    return max(0, (handover.chain.max_returns or 0) - handover.standby.returns)
 
 
 def _gives_back(chain: Chain) -> bool:
     """Return whether early links of the chain give nodes back: mirage_may_return of
     slurm_plugin/carrier_overlap.sh says the same."""
     is_allowed = chain.presubmit is Presubmit.NEXT and chain.max_overlap_s != 0
-    return chain.style is Style.SEQUENTIAL and is_allowed
+    return chain.style is Style.SEQUENTIAL and is_allowed and bool(chain.max_returns)
 
 
 def build_return_costs(

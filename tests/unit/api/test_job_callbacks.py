@@ -125,7 +125,7 @@ def early(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         running_link(tx, cluster_id, ChainMode.STANDBY)
         chain = chains.get_chain(tx, cluster_id, ChainId(CHAIN))
-        chains.save_chain(tx, cluster_id, replace(chain, style=Style.SEQUENTIAL))
+        chains.save_chain(tx, cluster_id, replace(chain, style=Style.SEQUENTIAL, max_returns=2))
         standby = make_link(CHAIN, 2, 102, submit=NOW - HOUR, time_limit_s=2 * HOUR)
         chains.save_link(tx, cluster_id, replace(standby, position=Position.FREE))
         clusters.set_mode(tx, cluster_id, Mode.ACT)

@@ -47,7 +47,7 @@ class Foretells(SimplePolicy):
 
 @pytest.fixture
 def site(acting_store: Store) -> Site:
-    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
     return Site(acting_store, Foretells())
 
 
@@ -125,6 +125,8 @@ def test_what_a_shadow_decision_forecast_is_not_kept(site: Site) -> None:
         {"style": None},
         {"presubmit": Presubmit.ALL},
         {"max_overlap_s": 0},
+        {"max_returns": 0},
+        {"max_returns": None},
         {"state": ChainState.PAUSED},
     ],
 )
@@ -140,7 +142,7 @@ def test_a_chain_whose_links_give_nothing_back_gets_none(
 
 @pytest.mark.parametrize("style", [Style.CONCURRENT, Style.WAIT])
 def test_for_such_a_chain_none_are_kept(acting_store: Store, style: Style) -> None:
-    register(acting_store, style=style, max_overlap_s=LIMIT, now=BEGAN)
+    register(acting_store, style=style, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
     site = Site(acting_store, Foretells())
     release(site)
     assert COSTS not in site.last.inputs
@@ -178,7 +180,7 @@ def test_a_link_released_anew_has_a_return_less_left(returned: Site) -> None:
 
 
 def test_a_chain_of_mode_submit_keeps_none(acting_store: Store) -> None:
-    register(acting_store, style=Style.SEQUENTIAL, mode=ChainMode.SUBMIT, now=BEGAN)
+    register(acting_store, style=Style.SEQUENTIAL, mode=ChainMode.SUBMIT, max_returns=2, now=BEGAN)
     site = Site(acting_store, Foretells())
     site.tick(predecessor(), now=END - HOUR // 2)
     assert (site.last.action, COSTS in site.last.inputs) == (Action.SUBMIT, False)
