@@ -140,6 +140,21 @@ def test_a_chain_whose_links_give_nothing_back_gets_none(
     assert find(site, now) is None
 
 
+@pytest.mark.parametrize("returns", [0, 2])
+def test_a_link_that_may_give_its_nodes_back_is_released_earlier(
+    acting_store: Store, returns: int
+) -> None:
+    register(
+        acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=returns, now=BEGAN
+    )
+    site = Site(acting_store, Foretells(tuple(range(300, 300 + 19 * 700, 700))))
+    site.tick(predecessor() + stands(), now=END - 4 * HOUR)
+    assert site.last.release_at is not None
+    lead_s = END - site.last.release_at
+    holds_s = 300 + 12 * 700  # two thirds of the waits are no longer
+    assert lead_s > holds_s if returns else lead_s == holds_s
+
+
 @pytest.mark.parametrize("style", [Style.CONCURRENT, Style.WAIT])
 def test_for_such_a_chain_none_are_kept(acting_store: Store, style: Style) -> None:
     register(acting_store, style=style, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)

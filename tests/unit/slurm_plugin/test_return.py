@@ -266,7 +266,9 @@ def hear(verdict: Verdict, service: Service) -> Hear:
 
 BY_SERVICE = "by the service's forecast\n"
 BY_OWN = "by its last wait of 30 s\n"
-DEAR = {"cost_s": [100 * HOUR] * 3}
+DEAR: dict[str, Any] = {"cost_s": [100 * HOUR] * 3}
+COLUMNS: list[Any] = [[0, 0], [0] * 4, [], "000", None, {}, 7]
+CELLS: list[Any] = [-1, 1e300, 1 << 40, 0.5, "0", None, True, []]
 
 
 def test_the_services_costs_decide(verdict: Verdict, service: Service, hear: Hear) -> None:
@@ -309,8 +311,8 @@ def test_beyond_max_overlap_it_goes_whatever_the_service_says(hear: Hear) -> Non
         *[{"age_s": age_s} for age_s in (1300, -600)],
         *[{"made_at": at} for at in (1_700_000_000, "now", "2026-01-01", None)],
         *[{"price": price} for price in (-0.5, 1e9, float("nan"), "0.5", None, True)],
-        *[{"cost_s": column} for column in ([0, 0], [0] * 4, [], "000", None, {}, 7)],
-        *[{"cost_s": [HOUR, cell, 0]} for cell in (-1, 1e300, 1 << 40, 0.5, "0", None, True, [])],
+        *[{"cost_s": column} for column in COLUMNS],
+        *[{"cost_s": [HOUR, cell, 0]} for cell in CELLS],
         {"cost_s": [HOUR, 0, float("inf")]},
         {"left_s": [0, 2 * HOUR, HOUR]},
         {"left_s": [-1, HOUR, 2 * HOUR]},
