@@ -23,7 +23,7 @@ from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.policy.rules.overlap_bound import bound_overlap, compute_max_lead_s
-from mirage.policy.rules.release_cost import choose_next_lead
+from mirage.policy.rules.release_cost import FRESH_S, choose_next_lead
 from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
 from mirage.ports import Policy
 
@@ -65,7 +65,6 @@ OWN_SAMPLE = 20
 OWN_LEAST_LEAD_S = 60
 """A lead of fewer seconds is no plan: the successor becomes eligible at its predecessor's end."""
 
-_WAITS, _FREE, _OVER = range(3)
 _PARTITION = "batch"
 _RIVAL = JobId(1)
 
@@ -105,10 +104,10 @@ def play_policy(
     """Play each hand-over: the policy releases its successor, which may leave its nodes again.
 
     A row of the table says what would have come of a release then, so a second release is a later
-    row. An early link keeps or gives back by the policy's forecast at the last instant before its
-    start; where the policy forecasts no distribution, by its own last wait. Its new release is
-    planned then. All hand-overs of the table run side by side in time, so a past hand-over is known
-    to the policy once its successor has started. `told` is called with each hand-over decided.
+    row. A link that starts soon after its release keeps or gives back by the policy's forecast of
+    then, any other by its own last wait. Its new release is planned then. All hand-overs of the
+    table run side by side in time, so a past hand-over is known to the policy once its successor
+    has started. `told` is called with each hand-over decided.
     """
     return _PolicyRun(table, policy, terms).play_handovers(told)
 
@@ -162,16 +161,18 @@ class _PolicyRun:
 
     def play_handovers(self, told: Callable[[int], None]) -> Played:
         instants = self._table.instants
-        stage = np.full(len(self._table), _WAITS)
+        is_over = np.zeros(len(self._table), dtype=np.bool_)
         # Stable: where two hand-overs share an instant, the earlier start point comes first.
         for flat in np.argsort(instants, axis=None, kind="stable"):
             i, k = divmod(int(flat), instants.shape[1])
-            if stage[i] == _WAITS and self._is_released(i, k):
-                self._chosen[i], stage[i] = k, _FREE
-            if stage[i] != _FREE or self._starts_after(i, k):
+            if is_over[i]:
                 continue
-            stage[i] = _WAITS if self._leave_nodes(i, self._forecast_waits(i, k)) else _OVER
-            if stage[i] == _OVER:
+            waits_s = self._release(i, k)
+            if waits_s is None:
+                continue
+            self._chosen[i] = k
+            if not self._leave_nodes(i, waits_s):
+                is_over[i] = True
                 self._record_outcome(i, told)
         return Played(self._chosen, self._returns)
 
@@ -184,29 +185,20 @@ class _PolicyRun:
             told(i)
         return Played(self._chosen, self._returns)
 
-    def _is_released(self, i: int, k: int) -> bool:
+    def _release(self, i: int, k: int) -> tuple[int, ...] | None:
+        """Return the waits that are forecast as the standby is released now, equally likely, empty
+        where none are; None if it is not released."""
         planned = int(self._planned[i])
-        if k == self._last or planned != NONE:
-            return k == self._last or k >= planned
-        return self._decide(i, k).action is Action.FREE
-
-    def _starts_after(self, i: int, k: int) -> bool:
-        """Return whether the successor, released by now, starts after the next instant."""
-        if k == self._last:
-            return False
-        return self._find_start(i) >= int(self._table.instant_s[k + 1])
+        if k == self._last or k < planned:
+            return () if k == self._last else None
+        decision = self._decide(i, k)
+        if planned == NONE and decision.action is not Action.FREE:
+            return None
+        return () if decision.forecast is None else decision.forecast.waits_s
 
     def _find_start(self, i: int) -> int:
         """Return the start after the last release, seconds of the predecessor's run."""
         return int(self._table.instant_s[-1]) + int(self._table.outcome_s[i, self._chosen[i]])
-
-    def _forecast_waits(self, i: int, k: int) -> tuple[int, ...]:
-        """Return the distribution of the wait that the policy knows at an early start."""
-        early = self._find_start(i) < int(self._table.instant_s[-1])
-        if not early or self._returns[i] >= self._terms.returns or k == self._last:
-            return ()
-        forecast = self._decide(i, k).forecast
-        return () if forecast is None else forecast.waits_s
 
     def _leave_nodes(self, i: int, waits_s: tuple[int, ...]) -> bool:
         """Return whether the link leaves its nodes, and count that.
@@ -222,7 +214,7 @@ class _PolicyRun:
         self._planned[i] = NONE
         if returns > 0:
             price = self._terms.overlap_price
-            if waits_s:
+            if waits_s and start_s - released_s <= FRESH_S:
                 lead_s = choose_next_lead(waits_s, price, left_s, returns)
             else:
                 lead_s = choose_return_lead(left_s, start_s - released_s, price)

@@ -157,11 +157,8 @@ def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
 
 
 def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:
-    """List the keys that a card must have: an agent's advantage, or a boundary and a forecast.
-
-    The boundary is one on the forecast of trees.
-    """
-    kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
+    """List the keys that a card must have: among them an agent's advantage, or a forecast."""
+    kind = (ADVANTAGE,) if ADVANTAGE in card else ("forecast",)
     return ("sha256", "features_fingerprint", "seen", "family", *kind)
 
 

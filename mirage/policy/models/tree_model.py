@@ -13,7 +13,7 @@ from mirage.domain.decision import Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S
 from mirage.policy.models import conformal, model_input, quantiles
 from mirage.policy.models.conformal import QuantileShifts
-from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, check_signature
+from mirage.policy.models.onnx_session import INPUT, WAIT, check_signature
 from mirage.policy.models.quantiles import P10, P50, P90
 from mirage.policy.rules.release_cost import decide_by_cost
 
@@ -36,9 +36,7 @@ class WaitOutput:
 
     def to_log_quantiles(self, wait: NDArray[np.float32]) -> Floats:
         """[R, Q]: log(1 + hours), not adjusted."""
-        if self.thresholds_h:
-            return quantiles.invert_distribution(wait, self.thresholds_h)
-        return wait.astype(np.float64)
+        return quantiles.read_log_quantiles(wait, self.thresholds_h)
 
     def to_hours(self, wait: NDArray[np.float32], nodes: Ints) -> Floats:
         """[R, Q], for chains of so many nodes [R]."""
@@ -51,7 +49,7 @@ class TreeModel:
     """Forecasts the wait. The release is the one that is expected to cost least."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
-        check_signature(session, {INPUT}, {LATE, WAIT})
+        check_signature(session, {INPUT}, {WAIT})
         self.prices = (0.0, inf)
         self.window = 0
         self._forecasts = WaitOutput.from_card(card["forecast"])
@@ -59,11 +57,10 @@ class TreeModel:
         self._session = session
         self._with_twin = model_input.has_twin_inputs(card)
 
-    def predict_outputs(self, observations: Observations) -> tuple[Floats, Floats]:
-        """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
-        late, wait = self._session.run([LATE, WAIT], {INPUT: observations})
-        wait_h = self._forecasts.to_hours(wait, conformal.decode_nodes(observations))
-        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), wait_h
+    def predict_wait_h(self, observations: Observations) -> Floats:
+        """[R, Q]: the quantiles of the wait, hours."""
+        (wait,) = self._session.run([WAIT], {INPUT: observations})
+        return self._forecasts.to_hours(wait, conformal.decode_nodes(observations))
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
         """[R, Q]: of the wait, log(1 + hours), not adjusted."""
@@ -74,7 +71,7 @@ class TreeModel:
         row = model_input.build_input_row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row
-        _, wait_h = self.predict_outputs(row[None, :].astype(np.float32))
+        wait_h = self.predict_wait_h(row[None, :].astype(np.float32))
         if not np.isfinite(wait_h).all():
             return "the model gave no number"
         return decide_by_cost(view, _build_forecast(wait_h[0] * HOUR_S), name)

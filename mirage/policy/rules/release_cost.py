@@ -17,6 +17,9 @@ from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policy.rules.return_rule import BACK_S
 
+FRESH_S = 1200
+"""A forecast says for so many seconds what giving back costs. A link that has waited for longer has
+seen a wait of its own, which is better evidence."""
 _BETWEEN = 3
 """Leads are tried at the waits, and at so many places between two of them."""
 _POINTS = 12

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mirage.episodes.judge import policy_runner, walk_forward
-from mirage.episodes.judge.policy_runner import Terms
 from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.policy_runner import Terms
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.metadata import STEP_S
 from mirage.policy import registry

@@ -81,12 +81,17 @@ def test_a_link_that_starts_in_time_or_late_gives_nothing_back() -> None:
 
 
 def test_by_a_forecast_the_link_is_released_again_when_that_costs_least() -> None:
-    # It waited an hour, has five left, and the forecast is of two.
-    assert play([-5.0, *AT_ONCE[1:]], released=0, most=1, waits_h=2.0) == (24, 1)
-    # The second release, an hour before the end, comes too late for that: at once, or not at all.
-    assert play([-5.0, *AT_ONCE[1:]], released=0, most=2, waits_h=1.0) == (31, 2)
-    # If a wait of nine hours is to be expected, nodes for five hours are kept.
-    assert play([-5.0, *AT_ONCE[1:]], released=0, most=2, waits_h=9.0) == (0, 0)
+    # It starts at once, and the forecast is of two hours.
+    assert play(AT_ONCE, released=0, most=1, waits_h=2.0) == (24, 1)
+    # It starts at once again, an hour before the end: what is left is less than the wait.
+    assert play(AT_ONCE, released=0, most=2, waits_h=1.0) == (31, 2)
+    # If a wait of ten hours is to be expected, nodes for six hours are kept.
+    assert play(AT_ONCE, released=0, most=2, waits_h=10.0) == (0, 0)
+
+
+def test_a_link_that_has_waited_goes_by_its_own_wait_whatever_was_forecast() -> None:
+    # It waited an hour, has five left, and a forecast of twenty hours would keep.
+    assert play([-5.0, *AT_ONCE[1:]], released=0, most=1, waits_h=20.0) == (30, 1)
 
 
 def test_no_release_is_so_early_that_the_link_would_overlap_beyond_its_bound() -> None:
