@@ -1,4 +1,4 @@
-"""chains: how often an early link may give its nodes back. Nobody has said so of chains of before."""
+"""chains: how often an early link may give its nodes back. Of chains of before nobody has said."""
 
 import sqlalchemy as sa
 from alembic import op
