@@ -65,9 +65,8 @@ def _read_answer(stream, whole):
     """The answer's head, and where it is no welcome one its words too; or all of it."""
     answer, until = b"", time.monotonic() + LIMIT_S
     while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and answer[8:10] == b" 2")):
-        stream.settimeout(
-            max(0.001, until - time.monotonic())
-        )  # one that comes in drops is late too
+        # In all, not for each part: an answer that comes in drops is late too.
+        stream.settimeout(max(0.001, until - time.monotonic()))
         part = stream.recv(4096)
         if not part:
             break

@@ -12,13 +12,16 @@ from typing import Any
 from mirage.domain.chain import Chain, ChainState, LinkState, Presubmit, Style
 from mirage.domain.decision import Action, Decision, Mode, PolicyView
 from mirage.domain.handover import list_handovers
-from mirage.policy.rules.release_cost import FRESH_S, ReleaseCosts, ReturnCosts
+from mirage.policy.rules import release_cost
+from mirage.policy.rules.release_cost import ReleaseCosts, ReturnCosts
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.store.chains import chains, decisions
 from mirage.store.database.engine import Transaction
 
 COSTS = "return_costs"
 """The name of the costs among a decision's inputs."""
+FRESH_S = release_cost.FRESH_S
+"""Older costs are not served."""
 _LEADS_TO_A_START = frozenset({Action.FREE, Action.PLAN, Action.WAIT})
 
 
