@@ -22,6 +22,7 @@ from mirage.policy.rules.overlap_bound import (
     compute_max_lead_s,
     compute_work_floor_s,
 )
+from mirage.policy.rules.release_cost import ReleaseCosts
 from mirage.policy.rules.switch_price import START_UP_S
 from mirage.services.chains.chain_state import get_fail_fast_s
 from mirage.services.chains.open_handovers import OpenHandover
@@ -33,8 +34,6 @@ _SOON_S = 600
 """A plan that happens within these seconds is held to its bound by the minute."""
 _RELEASE = 1
 """A touch that is kept."""
-_SWANSON = (0.3, 0.4, 0.3)
-"""Weights of p10, p50 and p90 that stand for a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +206,11 @@ def compute_cost_h(release_at: int | None, forecast: Forecast | None, view: Poli
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
         return view.overlap_price * lead_s / HOUR_S
-    p10_s, p50_s, p90_s = forecast.p10_s, forecast.p50_s, forecast.p90_s
-    waits = (p50_s if p10_s is None else p10_s, p50_s, p50_s if p90_s is None else p90_s)
-    late_s = sum(w * max(0.0, wait - lead_s) for w, wait in zip(_SWANSON, waits, strict=True))
-    early_s = sum(w * max(0.0, lead_s - wait) for w, wait in zip(_SWANSON, waits, strict=True))
-    return (late_s + view.overlap_price * early_s) / HOUR_S
+    p50_s = forecast.p50_s
+    p10_s = p50_s if forecast.p10_s is None else forecast.p10_s
+    p90_s = p50_s if forecast.p90_s is None else forecast.p90_s
+    waits_s = forecast.waits_s or (p10_s,) * 3 + (p50_s,) * 4 + (p90_s,) * 3  # Swanson's rule
+    return ReleaseCosts(waits_s, view.overlap_price, view.returns).compute_cost_s(lead_s) / HOUR_S
 
 
 def _take_plan_back(decision: Decision, why: str) -> Decision:

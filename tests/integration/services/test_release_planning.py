@@ -16,11 +16,13 @@ from mirage.services.control.limits import Limits
 from mirage.services.provision import move_verification
 from mirage.services.provision.decision_context import Rules
 from mirage.services.provision.provision_tick import provision_handovers, reconcile_intentions
+from mirage.services.provision.release_planning import compute_cost_h
 from mirage.slurm.commands import squeue
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import DecisionRow, Effect
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
+from tests.support.policy.views import view
 from tests.support.services.printed import printed
 from tests.support.services.slurm_jobs import (
     CHAIN,
@@ -385,3 +387,13 @@ def test_a_spent_budget_leaves_no_plan_standing(acting_store: Store) -> None:
     site = Site(acting_store, account_overlap_node_h=0.0)
     assert site.tick(runs(), stands()) == []
     assert site.tick(runs(), stands(shown_plan(900)), now=NOW + 60) == [("hold", 12, "afterany:11")]
+
+
+def test_an_early_start_costs_less_where_the_link_may_give_its_nodes_back() -> None:
+    forecast = Forecast(p10_s=0.0, p50_s=HOUR, p90_s=6 * HOUR)
+    shown = view(8 * HOUR)
+    release = shown.predecessor_end - 6 * HOUR
+    held, returned = (compute_cost_h(release, forecast, replace(shown, returns=n)) for n in (0, 2))
+    # Three in ten start six hours early, four start five hours early, at half the price.
+    assert held == pytest.approx(0.5 * (0.3 * 6 + 0.4 * 5))
+    assert returned < held
