@@ -52,7 +52,7 @@ def old_service() -> Iterator[OldService]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), ["sequential", None]),
+        ((), ["sequential", "sequential", None]),  # first without what is newer, the returns
         (("--mirage-style=concurrent",), ["concurrent", None]),
         (("--mirage-style=serve",), ["serve"]),
     ],
