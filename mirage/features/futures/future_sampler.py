@@ -5,6 +5,7 @@ time of day, with its jobs, their users and their order. So bursts, arrays and t
 stay as they are, and present activity counts. Independent arrivals would smooth all this away.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,6 @@ from mirage.features.futures.run_time_distribution import (
     draw_shares,
 )
 from mirage.features.futures.submission_history import NONE, SubmissionHistory, Submissions
-from mirage.features.handover_input import HandoverInput
 from mirage.sim.arrays import layout
 from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
@@ -111,12 +111,15 @@ class FutureSampler:
         present: Present,
         recent: RecentSubmissions,
         run_times: RunTimeDistribution,
-        link: HandoverInput,
+        predecessors: Collection[tuple[str, int]],
         how: Resampling,
     ) -> None:
+        """`predecessors`: user and start (epoch seconds) of the running links with a successor,
+        which run on until their limits. Jobs that are added to the present afterwards change no
+        draw."""
         self.now = present.now
         self._recent, self._how = recent, how
-        self._live = _LiveJobs(present, run_times, link)
+        self._live = _LiveJobs(present, run_times, predecessors)
         self._shares: RunShares = run_times.build_shares()
         users = np.concatenate([self._live.jobs.groups[:, 1], recent.jobs.groups[:, 1]])
         self._users, of_rows = np.unique(users, return_inverse=True)
@@ -183,7 +186,10 @@ class _LiveJobs:
     """The run times of the present jobs."""
 
     def __init__(
-        self, present: Present, run_times: RunTimeDistribution, link: HandoverInput
+        self,
+        present: Present,
+        run_times: RunTimeDistribution,
+        predecessors: Collection[tuple[str, int]],
     ) -> None:
         live, users = present.live, present.users
         self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.GONE)
@@ -200,10 +206,11 @@ class _LiveJobs:
         ]
         least = np.where(runs, elapsed_s / _clamp_limits(limits), _WAITS)
         self.jobs = RunTimeInputs(np.array(groups, dtype=np.int64).reshape(-1, 3), limits, least)
-        own = np.array([user == link.user for user in owners], dtype=bool)
-        # The link's own two jobs go on for as long as they may: that is why there is a chain.
-        self._certain = own & (runs & (here[:, layout.START] == link.predecessor_start))
-        self._certain |= here[:, layout.ID] == link.job_id
+        # Links go on for as long as they may: that is why there is a chain.
+        known = [
+            job in predecessors for job in zip(owners, here[:, layout.START].tolist(), strict=True)
+        ]
+        self._certain = runs & np.array(known, dtype=bool)
         self._room = len(live)
 
     def build_run_times(self, share: Floats) -> Ints:
