@@ -173,6 +173,15 @@ class Futures:
             TwinForecast(np.sort(wait_s), int((wait_s == horizon_s).sum())) for wait_s in waits.T
         ]
 
+    def try_waits(self, probes: Sequence[Probe]) -> list[TwinForecast | Exception]:
+        """Answer like `simulate_waits`. If that fails, each is answered alone, or by its error."""
+        try:
+            return list(self.simulate_waits(probes))
+        except Exception as error:
+            if len(probes) == 1:
+                return [error]
+        return [told for probe in probes for told in self.try_waits([probe])]
+
     def _simulate_future(self, present: Present, future: SampledFuture) -> list[int]:
         """Return the waits of all probes, in seconds. Nearly all start on the first day, so the
         rest is simulated only for those that do not."""

@@ -4,7 +4,7 @@ An observation is made from this tick's queue and nodes, the cluster file, and t
 If one of these is missing, there is no observation, and the decision says why.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.chain import Link
 from mirage.domain.job import JobId
-from mirage.domain.snapshot import Node, Snapshot
+from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
 from mirage.services.chains.open_handovers import OpenHandover
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput as SeenLink
     from mirage.features.observation.feature_vector import SnapshotObserver
-    from mirage.policy.twin.twin_forecast import Futures
+    from mirage.policy.twin.twin_forecast import TwinForecast
 
 _log = structlog.get_logger(__name__)
 
@@ -216,12 +216,12 @@ class TickObservations:
         assert self._observer is not None  # noqa: S101 - the caller looked
         now, params = self._snapshot.queue.taken_at, self._observer.params
         history = self._observer.read_history(self._tx, self._cluster_id, self._snapshot)
-        queue = self._snapshot.queue
-        shown = [queue.find_job(one.predecessor.job_id) for one in self._open_ones]
-        predecessors = {(job.user, job.start) for job in shown if job and job.start is not None}
+        predecessors = list_predecessors(self._snapshot.queue, self._open_ones)
         futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
-        for places in group_probes([group.probe for group in groups], params):
-            yield _answer_together(futures, [groups[i] for i in places])
+        probes = [group.probe for group in groups]
+        for places in group_probes(probes, params):
+            told = futures.try_waits([probes[i] for i in places])
+            yield {groups[i].key: _read_quantiles(one) for i, one in zip(places, told, strict=True)}
 
     def _build_look(self) -> "SnapshotObserver":
         if self._observer is None:
@@ -274,18 +274,17 @@ def _build_group(
     return TwinGroup(*key, shortest_s, build_probe(look, members[0][0], stakes))
 
 
-def _answer_together(
-    futures: "Futures", groups: Sequence[TwinGroup]
-) -> dict[GroupKey, Quantiles | None]:
-    """Answer the groups from the same futures. If that fails, each alone: None for those that
-    fail."""
-    told = _try_observing(lambda: futures.simulate_waits([group.probe for group in groups]))
-    if not isinstance(told, str):
-        return {group.key: one.compute_quantiles() for group, one in zip(groups, told, strict=True)}
-    if len(groups) == 1:
-        return {groups[0].key: None}
-    alone = (_answer_together(futures, [group]) for group in groups)
-    return {key: answer for one in alone for key, answer in one.items()}
+def _read_quantiles(told: "TwinForecast | Exception") -> Quantiles | None:
+    if isinstance(told, Exception):
+        _log.error("the twin failed on a hand-over", exc_info=told)
+        return None
+    return told.compute_quantiles()
+
+
+def list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:
+    """List the running predecessors of open hand-overs: user and start, epoch seconds."""
+    shown = (queue.find_job(one.predecessor.job_id) for one in open_ones)
+    return {(job.user, job.start) for job in shown if job is not None and job.start is not None}
 
 
 def _try_observing(make: Callable[[], _T]) -> _T | str:
