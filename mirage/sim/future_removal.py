@@ -4,7 +4,7 @@ In a replay the trace knows later arrivals, ends and cancellations. A forecast m
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -88,17 +88,15 @@ class Present:
     """
 
     def __init__(self, simulator: Simulator, kinds: Sequence[SimJob] = ()) -> None:
-        """`kinds`: the jobs that futures may submit; their ids, instants and run times do not
-        count."""
+        """`kinds`: the jobs that futures may submit; their instants and run times do not count,
+        and they have no ids, dependencies or node lists."""
         self._base = simulator.fork()
         self._probes: list[int] = []
         """The slots of the probes, which keep their records until they start."""
         self._used: Simulator | None = None
         """The last future, whose memory the next one takes."""
         arena = self._base.arena
-        plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
-        records = [arena.build_record(kind, 0) for kind in plain]
-        self._images = np.array(records, dtype=np.int64).reshape(-1, RECORD)
+        self._images = arena.build_records(kinds)
         self._arrays = self._images[:, layout.ARRAY].copy()
         self._images[:, OWN] = 0
         arena.site = _replace_images(arena.site, self._images)

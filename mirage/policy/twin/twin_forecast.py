@@ -160,7 +160,6 @@ class Futures:
                 present.turn_into_probe(probe.link.job_id, probe.priority)
             else:
                 present.add_probe(probe.link.build_successor(now), probe.priority)
-        rng = np.random.default_rng(self._seed)
         waits = np.empty((self._twin.samples, len(probes)), dtype=np.int64)
         for count in range(self._twin.samples):
             if count in _LOOKS and all(
@@ -168,6 +167,8 @@ class Futures:
             ):
                 waits = waits[:count]
                 break
+            # Of its own: how far one future is drawn must not change the next one.
+            rng = np.random.default_rng((self._seed, count))
             waits[count] = self._simulate_future(present, self._sampler.draw_future(rng))
         return [
             TwinForecast(np.sort(wait_s), int((wait_s == horizon_s).sum())) for wait_s in waits.T

@@ -53,8 +53,8 @@ class AsksTwinAlone(Watching):
 
 
 def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path: Path) -> None:
-    """The same hand-over, through queue and database and through the replay: other dice, so the
-    medians agree, not the samples."""
+    """The same hand-over, through queue and database and through the replay: other dice, and fewer
+    futures where they settle the decision. So the medians agree about, not the samples."""
     jobs, settings = workload(3, jobs=400), PAIR
     world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
     assert world is not None
@@ -79,7 +79,7 @@ def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path:
         assert seen.shape == (len(LEVELS),)
         medians.append((int(seen[9]), int(told[asked_s // 1200][9])))
     for live, table in medians:
-        assert live == pytest.approx(table, rel=0.15), medians
+        assert live == pytest.approx(table, rel=0.25), medians
 
 
 def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store) -> None:
