@@ -294,7 +294,8 @@ class DecisionContext:
             return False
         try:
             return self._get_policy(handover.chain.policy or self._rules.default).needs.twin
-        except MirageError:
+        except Exception:
+            # It fails again when it is to decide, and that is logged.
             return False
 
     def _add_observation(

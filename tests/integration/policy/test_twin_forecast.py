@@ -273,6 +273,34 @@ def test_a_settled_decision_ends_the_sampling() -> None:
     assert count((2 * HOUR, 1 / 3), (2 * HOUR, 0.01)) == 80
 
 
+def test_hand_overs_are_alike_where_as_many_jobs_are_ahead_to_a_tenth() -> None:
+    """The users' priorities by their waiting jobs: forty stand between Ann's and Bob's, none of
+    another user between Bob's and Eve's."""
+    priority = {"ann": 9000, **{f"u{i}": 6000 + i for i in range(40)}, "bob": 5001, "eve": 5000}
+    rows = [
+        Job(
+            job_id=JobId(i + 1),
+            submit=NOW,
+            eligible=NOW,
+            state=JobState.PENDING,
+            user=user,
+            priority=points,
+            time_limit_s=HOUR,
+        )
+        for i, (user, points) in enumerate(priority.items())
+    ]
+    params = replace(ONE_NODE, priority_weight_fairshare=10_000)
+    snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
+    look = SnapshotObserver(snapshot, params, RunningStats())
+    link = make_first_hour_input()
+    ann, bob, eve = (look.classify_wait(replace(link, user=u)) for u in ("ann", "bob", "eve"))
+    assert bob == eve
+    assert ann[0] == bob[0]
+    assert ann[1] < bob[1]
+    longer = replace(link, user="bob", time_limit_s=2 * DAY)
+    assert look.classify_wait(longer)[0] != bob[0]
+
+
 def test_probes_share_a_future_where_they_need_few_of_the_nodes() -> None:
     params = Params(nodes=100, partitions=(Partition(), Partition(name="few", nodes=(1, 2, 3, 4))))
     links = [make_first_hour_input(nodes=n) for n in (6, 3, 30, 5, 4)]
