@@ -108,13 +108,15 @@ class Asking:
         if k == len(ASKED_AT_S):
             return
         sim = self._world.sim
+        begun = time.process_time()
         told = self._twin.forecast_from_simulator(
             sim, self._link(), self._known.history, seed=sim.now
         )
+        cost_ms = 1000.0 * (time.process_time() - begun)
         planned = sim.plan_unrestricted(self._world.standby)
         planned_s = sim.params.bf_window_s if planned is None else planned - sim.now
         samples = told.wait_s / _HOUR_S
-        self._answers.append((samples, self._recent(), planned_s / _HOUR_S, told.cost_ms))
+        self._answers.append((samples, self._recent(), planned_s / _HOUR_S, cost_ms))
 
     def _recent(self) -> Floats:
         rows = np.array(self._known.past.started[-1000:], dtype=np.int64).reshape(-1, 4)
@@ -243,7 +245,7 @@ def main() -> None:
         sys.exit(f"twin: the traces are not there: {SHARED}")
     params = load_cluster_params(SHARED / "clusters/ls6.toml")
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
-    twin = Twin(samples=words.samples, clock=time.process_time)
+    twin = Twin(samples=words.samples)
     begun = time.perf_counter()
     found = report(all_asked(params, jobs, words.every_h, twin))
     found["wall_s"] = time.perf_counter() - begun

@@ -3,8 +3,8 @@
 In a replay the trace knows later arrivals, ends and cancellations. A forecast must not see them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from mirage.sim.arrays.layout import (
     AT_NODE,
     CANCEL,
     COMING,
+    EDGE,
+    EDGE_COLUMNS,
+    EDGES,
     EVENTS,
     FAILS,
     GONE,
@@ -39,6 +42,7 @@ from mirage.sim.arrays.layout import (
     PHASE,
     RANK_SHIFT,
     RECORD,
+    ROW,
     RUN,
     RUN_SLOT,
     RUNNING,
@@ -51,6 +55,8 @@ from mirage.sim.engine import check_instant_room
 from mirage.sim.simulator import Simulator
 from mirage.sim.state.job_lifecycle import free_slot
 from mirage.sim.types import SimJob
+
+_PROBE_RUNS_S = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +88,15 @@ class Present:
     """
 
     def __init__(self, simulator: Simulator, kinds: Sequence[SimJob] = ()) -> None:
-        """`kinds`: the jobs that futures may submit; their ids, instants and run times do not
-        count."""
+        """`kinds`: the jobs that futures may submit; their instants and run times do not count,
+        and they have no ids, dependencies or node lists."""
         self._base = simulator.fork()
+        self._probes: list[int] = []
+        """The slots of the probes, which keep their records until they start."""
         self._used: Simulator | None = None
         """The last future, whose memory the next one takes."""
         arena = self._base.arena
-        plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
-        records = [arena.build_record(kind, 0) for kind in plain]
-        self._images = np.array(records, dtype=np.int64).reshape(-1, RECORD)
+        self._images = arena.build_records(kinds)
         self._arrays = self._images[:, layout.ARRAY].copy()
         self._images[:, OWN] = 0
         arena.site = _replace_images(arena.site, self._images)
@@ -111,16 +117,23 @@ class Present:
         """Return int64[slots, RECORD]: a view of all records of layout.py, with free slots."""
         return self._base.arena.get_live_records()
 
-    def submit_job(self, job: SimJob) -> int:
-        """Add a job to the present, and return its id. Each future can be asked for the job's
-        start."""
-        return self._base.inject(job)
+    def fork(self) -> "Present":
+        """Return the same present, to which other probes may be added."""
+        twin = object.__new__(Present)
+        twin.__dict__ = {**self.__dict__, "_base": self._base.fork(), "_used": None}
+        twin._probes = list(self._probes)
+        return twin
 
-    def clear_restrictions(self, job_id: int, priority: int | None = None) -> None:
-        """Make a pending job eligible now, whatever kept it waiting.
+    def add_probe(self, job: SimJob, priority: int | None = None) -> None:
+        """Submit a job as a probe, which is eligible now (`turn_into_probe`)."""
+        self.turn_into_probe(self._base.inject(job), priority)
 
-        `priority`: the job's priority as squeue prints it, if the simulator cannot know it. Raises
-        ClusterRefused if the job does not wait.
+    def turn_into_probe(self, job_id: int, priority: int | None = None) -> None:
+        """Make a pending job a probe: eligible now, whatever kept it waiting.
+
+        A probe waits like any job, and ends a second after its start: it takes nothing from the
+        others. Jobs that depend on it wait for ever. `priority`: the probe's priority as squeue
+        prints it, if the simulator cannot know it. Raises ClusterRefused if the job does not wait.
         """
         arena = self._base.arena
         slot = arena.find_slot(job_id)
@@ -129,26 +142,46 @@ class Present:
         arena.apply_move(moves.clear_restrictions, slot)
         if priority is not None:
             arena.apply_move(moves.restore_pending, slot, priority, NONE)
+        arena.apply_move(detach_dependents, slot)
+        self._probes.append(slot)
 
-    def simulate_start(
-        self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals
-    ) -> int | None:
-        """Simulate the job's start in one future, epoch seconds; None: it does not start by
-        `until`.
+    def simulate_starts(
+        self, run_s: Ints, spans: Iterable[tuple[int, Arrivals]]
+    ) -> list[int | None]:
+        """Simulate one future. Return the starts of the probes in the order in which they were
+        added, epoch seconds; None: not started by the end of the last span.
 
-        In this future live jobs run for `run_s` seconds in all (int64[slots]), and `arrivals`
-        arrive.
+        In this future live jobs run for `run_s` seconds in all (int64[slots]). `spans`: an instant,
+        and all arrivals up to it. The next span is asked for only if a probe has not started.
         """
         twin = self._used = self._base.fork(over=self._used)
-        twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
         twin.arena.state[layout.CURSOR] = 0
         while short := int(check_instant_room(twin.arena.state, twin.arena.site)):
             twin.arena.make_room(short)
+        live = twin.arena.get_live_records()
+        ids = live[self._probes, ID].tolist()
         write_run_times(twin.arena.state, twin.arena.site, run_s)
-        start = twin.run_until_started(job_id, until)
+        live[self._probes, RUN] = _PROBE_RUNS_S
+        starts: list[int | None] = [None] * len(ids)
+        for until, arrivals in spans:
+            twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
+            # The rows of the feed come first: the simulator numbers arrivals so.
+            rows = len(arrivals.at) + np.arange(len(ids))
+            size = (len(arrivals.at) + len(ids), 3)
+            results = twin.arena.results = np.full(size, NONE, dtype=np.int64)
+            waiting = [i for i, start in enumerate(starts) if start is None]
+            twin.arena.get_live_records()[[self._probes[i] for i in waiting], ROW] = rows[waiting]
+            for i in waiting:
+                if results[rows[i], 0] == NONE:
+                    twin.run_until_started(ids[i], until)
+            for i in waiting:
+                if results[rows[i], 0] != NONE:
+                    starts[i] = int(results[rows[i], 0])
+            if None not in starts:
+                break
         # Later futures start with the room that this one needed.
         self._base.arena.expand_to_match(twin.arena)
-        return start
+        return starts
 
     def _build_feed(self, arrivals: Arrivals) -> Ints:
         own: dict[int, Any] = {
@@ -175,6 +208,15 @@ def _replace_images(site: Ints, images: Ints) -> Ints:
 
 
 @kernel
+def detach_dependents(state: Ints, _site: Ints, slot: int) -> None:
+    """Nothing that this job does meets a dependency of another job any more."""
+    edges = section(state, EDGE)
+    for k in range(state[EDGES]):
+        if edges[k * EDGE_COLUMNS + 1] == slot:
+            edges[k * EDGE_COLUMNS + 1] = NONE
+
+
+@kernel
 def forget_future(state: Ints, site: Ints) -> None:
     """Take the future out: its events, and in every live record how and when the job ends."""
     live = section(state, LIVE)
@@ -195,7 +237,7 @@ def forget_future(state: Ints, site: Ints) -> None:
             free_slot(state, what)
     for at in range(0, live.size, RECORD):
         if live[at + PHASE] != GONE:
-            live[at + FAILS], live[at + CANCEL] = 0, NONE
+            live[at + FAILS], live[at + CANCEL], live[at + ROW] = 0, NONE, NONE
             live[at + RUN] = live[at + LIMIT] + site[SITE_OVER_TIME]
 
 

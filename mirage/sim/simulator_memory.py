@@ -1,7 +1,7 @@
 """Holds a simulator's arrays: it makes room in them, turns jobs into records, and carries out
 moves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -126,6 +126,23 @@ class SimulatorMemory:
         if self[layout.ASSOCIATIONS] != len(names.associations):
             register_names(self.state, self.params, names)
         return record
+
+    def build_records(self, jobs: Sequence[SimJob]) -> Ints:
+        """Build the records, int64[jobs, RECORD], of jobs without id, dependencies or node list,
+        and enter their names into the state. What was built before is not built again."""
+        names = self.names
+        new = [job for job in jobs if job not in names.records]
+        if new:
+            names = self.names = names.copy()
+        for job in new:
+            record = np.array(self._recorder.build_record(job, names, []), dtype=np.int64)
+            record[layout.ROW] = NONE
+            names.records[job] = record
+        self._expand_arrays(self.room.with_room_for_names(names))
+        if self[layout.ASSOCIATIONS] != len(names.associations):
+            register_names(self.state, self.params, names)
+        records = [names.records[job] for job in jobs]
+        return np.stack(records) if records else np.zeros((0, RECORD), dtype=np.int64)
 
     def set_initial_usage(self, usage: Mapping[tuple[str, str], float], ticked_at: int) -> None:
         """Set the usage of (account, user) pairs at the tick `ticked_at` (epoch seconds), in CPU

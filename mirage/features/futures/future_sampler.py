@@ -5,6 +5,7 @@ time of day, with its jobs, their users and their order. So bursts, arrays and t
 stay as they are, and present activity counts. Independent arrivals would smooth all this away.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +16,19 @@ from mirage.domain.time_units import DAY_S
 from mirage.features.futures.run_time_distribution import (
     RunShares,
     RunTimeDistribution,
+    RunTimeInputs,
     clamp_limit,
-    draw_shares,
+    draw_run_times,
 )
 from mirage.features.futures.submission_history import NONE, SubmissionHistory, Submissions
-from mirage.features.handover_input import HandoverInput
 from mirage.sim.arrays import layout
 from mirage.sim.future_removal import Arrivals, Present, join_arrivals
 from mirage.sim.types import SimJob
 
 _WAITS = -1.0
-"""The share `ran` of a job that has not started. Its run time may be 0."""
+"""The share `least` of a job that has not started. Its run time may be 0."""
+_DRAWN = -1.0
+"""The share `known` of a job whose run time is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +46,6 @@ class Resampling:
     would be too certain."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimeInputs:
-    """The columns, of equal length, of jobs whose run time is to be drawn."""
-
-    groups: Ints
-    """[n, 3] of `RunTimeDistribution.assign_groups`."""
-    time_limit_s: Ints
-    least: Floats
-    """The share of its limit that a job has run so far; below 0: it has not started."""
-
-
 class RecentSubmissions:
     """The submissions of the last days, from which future submissions are cut."""
 
@@ -66,14 +58,15 @@ class RecentSubmissions:
         self.kinds: list[SimJob] = [history.kinds.jobs[k] for k in used]
         self._at = past.at.copy()
         self._cancelled_after = np.where(_mark_cancelled(past), past.end - past.at, NONE)
-        limits = np.array([job.time_limit_s for job in self.kinds], dtype=np.int64)[self._kind]
+        limits = _clamp_limits(np.array([job.time_limit_s for job in self.kinds], dtype=np.int64))
+        limits = limits[self._kind]
         groups = np.array([history.kinds.groups[k] for k in used], dtype=np.int64).reshape(-1, 3)
         ran_s = np.where(past.end == NONE, now, past.end) - past.start
-        share = np.clip(ran_s / _clamp_limits(limits), 0.0, 1.0)
-        self.jobs = RunTimeInputs(
-            groups[self._kind], limits, np.where(past.start == NONE, _WAITS, share)
-        )
-        self._known = (past.end != NONE) & (past.start != NONE)
+        share = np.clip(ran_s / limits, 0.0, 1.0)
+        ran = (past.end != NONE) & (past.start != NONE)
+        least = np.where(past.start == NONE, _WAITS, share)
+        groups = groups[self._kind]
+        self.jobs = RunTimeInputs(groups, limits, least, np.where(ran, share, _DRAWN), groups[:, 1])
 
     def cut_blocks(
         self, since: int, until: int, rng: np.random.Generator
@@ -91,16 +84,11 @@ class RecentSubmissions:
             instants.append(self._at[first:last] - source + begin)
         return np.concatenate(rows), np.concatenate(instants)
 
-    def build_arrivals(self, rows: NDArray[np.intp], at: Ints, share: Floats) -> Arrivals:
-        """Return these rows once more. `share` counts if a job's run time is not known."""
+    def build_arrivals(self, rows: NDArray[np.intp], at: Ints, run_s: Ints) -> Arrivals:
+        """Return these rows once more, with these instants and run times."""
         after = self._cancelled_after[rows]
-        share = np.where(self._known[rows], self.jobs.least[rows], share)
-        return Arrivals(
-            at=at,
-            kind=self._kind[rows],
-            run_s=compute_run_times(self.jobs.time_limit_s[rows], share),
-            cancel_at=np.where(after == NONE, NONE, at + after),
-        )
+        cancel_at = np.where(after == NONE, NONE, at + after)
+        return Arrivals(at=at, kind=self._kind[rows], run_s=run_s, cancel_at=cancel_at)
 
 
 class FutureSampler:
@@ -111,16 +99,21 @@ class FutureSampler:
         present: Present,
         recent: RecentSubmissions,
         run_times: RunTimeDistribution,
-        link: HandoverInput,
+        predecessors: Collection[tuple[str, int]],
         how: Resampling,
     ) -> None:
+        """`predecessors`: user and start (epoch seconds) of the running links with a successor,
+        which run on until their limits. Jobs that are added to the present afterwards change no
+        draw."""
         self.now = present.now
         self._recent, self._how = recent, how
-        self._live = _LiveJobs(present, run_times, link)
+        self._live = _LiveJobs(present, run_times, predecessors)
         self._shares: RunShares = run_times.build_shares()
-        users = np.concatenate([self._live.jobs.groups[:, 1], recent.jobs.groups[:, 1]])
-        self._users, of_rows = np.unique(users, return_inverse=True)
-        self._of_live, self._of_recent = np.split(of_rows, [len(self._live.jobs.groups)])
+        live, past = self._live.jobs, recent.jobs
+        users, of_rows = np.unique(np.concatenate([live.users, past.users]), return_inverse=True)
+        of_live, of_past = np.split(of_rows, [len(live.users)])
+        self._users = len(users)
+        self._now_jobs, self._past_jobs = live._replace(users=of_live), past._replace(users=of_past)
 
     def draw_future(self, rng: np.random.Generator) -> "SampledFuture":
         """Draw one more future. Its arrivals are drawn only as far as they are asked for."""
@@ -128,31 +121,26 @@ class FutureSampler:
 
     def draw_user_dice(self, rng: np.random.Generator) -> Floats:
         """float64[users, 2] in [0, 1): the random numbers that jobs of one user share."""
-        return rng.random((len(self._users), 2))
+        return rng.random((self._users, 2))
 
     def draw_run_times(self, of_users: Floats, rng: np.random.Generator) -> Ints:
         """Draw how long every live job runs: int64[slots]."""
-        live = self._live.jobs
-        dice = self._draw_dice(self._of_live, of_users, rng)
-        return self._live.build_run_times(draw_shares(self._shares, live.groups, live.least, dice))
+        rows = np.arange(len(self._now_jobs.limit_s))
+        return self._live.place_in_slots(self._draw(self._now_jobs, rows, of_users, rng))
 
     def draw_arrivals(
         self, since: int, until: int, of_users: Floats, rng: np.random.Generator
     ) -> Arrivals:
         """Draw the jobs that arrive in (since, until]."""
         rows, at = self._recent.cut_blocks(since, until, rng)
-        past = self._recent.jobs
-        dice = self._draw_dice(self._of_recent[rows], of_users, rng)
-        share = draw_shares(self._shares, past.groups[rows], past.least[rows], dice)
-        return self._recent.build_arrivals(rows, at, share)
+        run_s = self._draw(self._past_jobs, rows, of_users, rng)
+        return self._recent.build_arrivals(rows, at, run_s)
 
-    def _draw_dice(
-        self, users: NDArray[np.intp], shared: Floats, rng: np.random.Generator
-    ) -> Floats:
-        """float64[n, 2] in [0, 1)."""
-        own = rng.random((len(users), 2))
-        goes_along = rng.random(len(users)) < self._how.together
-        return np.where(goes_along[:, None], shared[users], own)
+    def _draw(
+        self, jobs: RunTimeInputs, rows: Ints, of_users: Floats, rng: np.random.Generator
+    ) -> Ints:
+        own = rng.random((len(rows), 3))
+        return draw_run_times(self._shares, jobs, rows, of_users, own, self._how.together)
 
 
 class SampledFuture:
@@ -183,13 +171,16 @@ class _LiveJobs:
     """The run times of the present jobs."""
 
     def __init__(
-        self, present: Present, run_times: RunTimeDistribution, link: HandoverInput
+        self,
+        present: Present,
+        run_times: RunTimeDistribution,
+        predecessors: Collection[tuple[str, int]],
     ) -> None:
         live, users = present.live, present.users
         self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.GONE)
         here = live[self._slots]
         runs = here[:, layout.PHASE] == layout.RUNS
-        limits = here[:, layout.LIMIT]
+        limits = here[:, layout.LIMIT].copy()
         elapsed_s = present.now - here[:, layout.START]
         owners = [users[a] for a in here[:, layout.ASSOCIATION]]
         groups = [
@@ -198,28 +189,21 @@ class _LiveJobs:
                 owners, limits.tolist(), here[:, layout.NODES].tolist(), strict=True
             )
         ]
-        least = np.where(runs, elapsed_s / _clamp_limits(limits), _WAITS)
-        self.jobs = RunTimeInputs(np.array(groups, dtype=np.int64).reshape(-1, 3), limits, least)
-        own = np.array([user == link.user for user in owners], dtype=bool)
-        # The link's own two jobs go on for as long as they may: that is why there is a chain.
-        self._certain = own & (runs & (here[:, layout.START] == link.predecessor_start))
-        self._certain |= here[:, layout.ID] == link.job_id
+        clamped = _clamp_limits(limits)
+        least = np.where(runs, elapsed_s / clamped, _WAITS)
+        # Links go on for as long as they may: that is why there is a chain.
+        starts = here[:, layout.START].tolist()
+        links = [job in predecessors for job in zip(owners, starts, strict=True)]
+        known = np.where(runs & np.array(links, dtype=bool), 1.0, _DRAWN)
+        numbers = np.array(groups, dtype=np.int64).reshape(-1, 3)
+        self.jobs = RunTimeInputs(numbers, clamped, least, known, numbers[:, 1])
         self._room = len(live)
 
-    def build_run_times(self, share: Floats) -> Ints:
-        """Run times, int64[slots]."""
-        found = np.zeros(self._room, dtype=np.int64)
-        found[self._slots] = compute_run_times(
-            self.jobs.time_limit_s, np.where(self._certain, 1.0, share)
-        )
-        return found
-
-
-def compute_run_times(time_limit_s: Ints, share: Floats) -> Ints:
-    """Return run times in seconds. A job that needs all of its limit is ended by the limit,
-    whatever the limit is."""
-    part: Ints = np.rint(share * _clamp_limits(time_limit_s)).astype(np.int64)
-    return np.where(share >= 1.0, layout.FAR >> 1, part)
+    def place_in_slots(self, run_s: Ints) -> Ints:
+        """Return the run times by slot, int64[slots]."""
+        of_slots = np.zeros(self._room, dtype=np.int64)
+        of_slots[self._slots] = run_s
+        return of_slots
 
 
 def _clamp_limits(time_limit_s: Ints) -> Ints:

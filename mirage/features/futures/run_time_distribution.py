@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.domain.arrays import Floats, Ints
 from mirage.sim.arrays.jit import allocating_kernel
+from mirage.sim.arrays.layout import FAR
 
 OWN_KEPT = 64
 """The number of latest runs that count, of a user and of a user's similar jobs."""
@@ -137,31 +138,64 @@ def count_beyond(values: Floats, held: int, least: float) -> int:
 
 
 @allocating_kernel
-def draw_shares(shares: RunShares, groups: Ints, least: Floats, dice: Floats) -> Floats:
-    """One share of its limit for each job, float64[n], each beyond `least[n]`.
+def draw_share(shares: RunShares, group: Ints, least: float, which: float, die: float) -> float:
+    """One share of its limit for a job, beyond `least`. 1.0 where nothing ever ran so long.
 
-    `groups`: int64[n, 3] of `RunTimeDistribution.assign_groups`; `dice`: float64[n, 2] in [0, 1):
-    which group a job goes by, and which of its runs, the shortest for 0. 1.0 where nothing ever
-    ran so long.
+    `group`: int64[3] of `RunTimeDistribution.assign_groups`; `which`, `die` in [0, 1): which group
+    the job goes by, and which of its runs, the shortest for 0.
     """
-    found = np.ones(len(groups))
-    for i in range(len(groups)):
-        like, own, everybody = groups[i]
-        of_like = count_beyond(shares.own[like], shares.own_held[like], least[i])
-        of_own = count_beyond(shares.own[own], shares.own_held[own], least[i])
-        of_all = count_beyond(shares.all[everybody], shares.all_held[everybody], least[i])
-        towards = PRIOR / (shares.own_held[own] + PRIOR)
-        all_mass = PRIOR * towards * of_all / max(1, shares.all_held[everybody])
-        point = dice[i, 0] * (of_like + towards * of_own + all_mass)
-        if point < of_like:
-            found[i] = _pick_value(shares.own[like], shares.own_held[like], of_like, dice[i, 1])
-        elif point < of_like + towards * of_own:
-            found[i] = _pick_value(shares.own[own], shares.own_held[own], of_own, dice[i, 1])
-        elif of_all:
-            found[i] = _pick_value(
-                shares.all[everybody], shares.all_held[everybody], of_all, dice[i, 1]
-            )
-    return found
+    like, own, everybody = group
+    of_like = count_beyond(shares.own[like], shares.own_held[like], least)
+    of_own = count_beyond(shares.own[own], shares.own_held[own], least)
+    of_all = count_beyond(shares.all[everybody], shares.all_held[everybody], least)
+    towards = PRIOR / (shares.own_held[own] + PRIOR)
+    all_mass = PRIOR * towards * of_all / max(1, shares.all_held[everybody])
+    point = which * (of_like + towards * of_own + all_mass)
+    if point < of_like:
+        return _pick_value(shares.own[like], shares.own_held[like], of_like, die)
+    if point < of_like + towards * of_own:
+        return _pick_value(shares.own[own], shares.own_held[own], of_own, die)
+    if of_all:
+        return _pick_value(shares.all[everybody], shares.all_held[everybody], of_all, die)
+    return 1.0
+
+
+class RunTimeInputs(NamedTuple):
+    """The columns, of equal length, of jobs whose run time is to be drawn."""
+
+    groups: Ints
+    """[n, 3] of `RunTimeDistribution.assign_groups`."""
+    limit_s: Ints
+    """The time limit that shares refer to (`clamp_limit`)."""
+    least: Floats
+    """The share of its limit that a job has run so far; below 0: it has not started."""
+    known: Floats
+    """The share of its limit that it runs in all; below 0: that is to be drawn."""
+    users: Ints
+    """Whose it is: the row of the random numbers that its user's jobs share."""
+
+
+@allocating_kernel
+def draw_run_times(
+    shares: RunShares, jobs: RunTimeInputs, rows: Ints, shared: Floats, own: Floats, together: float
+) -> Ints:
+    """The run times of some rows of `jobs` in one future: int64[rows], seconds.
+
+    A job that needs all of its limit is ended by the limit, whatever the limit is. `shared`:
+    float64[users, 2]; `own`: float64[rows, 3], all in [0, 1). The probability is `together` that a
+    job goes by its user's numbers.
+    """
+    run_s = np.empty(len(rows), dtype=np.int64)
+    for i in range(len(rows)):
+        row = rows[i]
+        share = jobs.known[row]
+        if share < 0.0:
+            which, die = own[i, 0], own[i, 1]
+            if own[i, 2] < together:
+                which, die = shared[jobs.users[row], 0], shared[jobs.users[row], 1]
+            share = draw_share(shares, jobs.groups[row], jobs.least[row], which, die)
+        run_s[i] = FAR >> 1 if share >= 1.0 else int(np.rint(share * jobs.limit_s[row]))
+    return run_s
 
 
 @allocating_kernel

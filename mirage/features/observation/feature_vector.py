@@ -6,6 +6,7 @@ and a plan holds the starts that the scheduler would plan from time limits.
 
 from collections.abc import Hashable
 from dataclasses import replace
+from math import log1p
 from typing import Final
 
 import numpy as np
@@ -105,17 +106,37 @@ class SnapshotObserver:
             # The successor is eligible in the queue, or is not in the queue at all.
             return _compute_plans(self.stood, view, link, self._memory, stands_in=True)
         peers = view.pending_id[view.pending.priority == view.priority]
-        key = (
-            (link.nodes, link.cpus, link.gpus, link.exclusive, link.time_limit_s),
-            (link.partition, link.qos, (link.account, link.user) if self._per_user else ""),
-            # Of jobs with equal priority, the one with the lower id is first.
-            (view.priority, int((peers < link.job_id).sum())),
-        )
+        # Of jobs with equal priority, the one with the lower id is first.
+        place = (view.priority, int((peers < link.job_id).sum()))
+        owner = (link.account, link.user) if self._per_user else ""
+        key = (*_get_request(link), owner, place)
         if key not in self._planned:
             self._planned[key] = _compute_plans(
                 self.stood, view, link, self._memory, stands_in=True
             )
         return self._planned[key]
+
+    def classify_wait(self, link: HandoverInput) -> tuple[Hashable, int]:
+        """Return what decides how long the successor would wait if it were eligible now.
+
+        That is its request, and its place: the waiting jobs ahead of it, in steps of a tenth (of
+        one job where a tenth is less). Where users have limits, it is also how much the user has
+        running and waiting.
+        """
+        view = self.build_view(link)
+        used: tuple[int, ...] = ()
+        if self._per_user:
+            user = self._memory.users.assign_number(link.user)
+            own, waiting = view.running.user == user, view.pending.user == user
+            used = int(own.sum()), int(view.running.nodes[own].sum()), int(waiting.sum())
+        ahead = int((view.pending.priority > view.priority).sum())
+        return (*_get_request(link), used), round(log1p(ahead) / log1p(0.1))
+
+
+def _get_request(link: HandoverInput) -> tuple[Hashable, ...]:
+    """Return what the successor asks for, without what decides only its place in the queue."""
+    per_node = (link.cpus, link.gpus, link.exclusive)
+    return link.nodes, per_node, link.time_limit_s, link.partition, link.qos
 
 
 def _has_user_limits(params: Params) -> bool:

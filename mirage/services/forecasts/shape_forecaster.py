@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mirage.domain.chain import ChainState
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import JobShape
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.errors import MirageError, NotFound
+from mirage.services.chains.open_handovers import list_open_handovers
 from mirage.services.forecasts import forecast_calibration, submission_forecast
 from mirage.services.forecasts.submission_forecast import ASKED_S
-from mirage.services.observation.cluster_observer import NO_FILE, Observer
+from mirage.services.observation.cluster_observer import NO_FILE, Observer, list_predecessors
 from mirage.services.observation.twin_cache import BUDGET_S, LONGEST_SAVING
 from mirage.sim.types import Params, SelectType
 from mirage.store.database.engine import Store, Transaction
@@ -26,9 +28,9 @@ from mirage.store.forecasts import forecast_trials, shape_forecasts
 
 if TYPE_CHECKING:
     # They import numba: half a second and 60 MiB, wasted if nobody asks the twin.
-    from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput
     from mirage.features.observation.feature_vector import SnapshotObserver
+    from mirage.policy.twin.twin_forecast import Futures, TwinForecast
 
 _log = structlog.get_logger(__name__)
 
@@ -102,10 +104,17 @@ class ShapeForecaster:
         """Yield at least one forecast, or why there is none, and more while there is time."""
         begun = self.clock()
         asked = _prepare_query(tx, cluster_id, snapshot, observer)
-        for shape in due:
-            yield shape, (asked if isinstance(asked, str) else _forecast_shape(asked, shape))
-            if self.clock() - begun >= self._longest_s:
-                break
+        links = {
+            shape: asked if isinstance(asked, str) else asked.build_link(shape) for shape in due
+        }
+        refused = [(shape, link) for shape, link in links.items() if isinstance(link, str)]
+        yield from refused
+        wanted = [(shape, link) for shape, link in links.items() if not isinstance(link, str)]
+        if not isinstance(asked, str):
+            for answers in asked.forecast_links(wanted):
+                yield from answers
+                if self.clock() - begun >= self._longest_s:
+                    break
         # The first round after an installation compiles: later rounds do not pay for that.
         took_s = min(self.clock() - begun, 2 * self._longest_s)
         self._saved_s = max(self._saved_s - took_s, -self._longest_s)
@@ -121,9 +130,31 @@ class _TwinQuery:
     """The data for the twin's forecasts of one tick."""
 
     look: "SnapshotObserver"
-    history: "SubmissionHistory"
+    futures: "Futures"
     params: Params
     now: int
+
+    def build_link(self, shape: JobShape) -> "HandoverInput | str":
+        """Build a job of this shape, or say why the twin cannot be asked about it."""
+        if shape.partition not in {p.name for p in self.params.partitions}:
+            return (
+                "the cluster file has no such partition (`mirage cluster import` writes a new one)"
+            )
+        return _build_link(self.params, shape, self.now)
+
+    def forecast_links(
+        self, links: Sequence[tuple[JobShape, "HandoverInput"]]
+    ) -> Iterator[list[tuple[JobShape, Forecast | str]]]:
+        """Yield the answers of shapes that share futures, in about the order given."""
+        from mirage.policy.twin.twin_forecast import (  # noqa: PLC0415 - see above
+            build_probe,
+            group_probes,
+        )
+
+        probes = [build_probe(self.look, link) for _, link in links]
+        for places in group_probes(probes, self.params):
+            told = self.futures.try_waits([probes[i] for i in places])
+            yield [(links[i][0], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
 
 
 def _prepare_query(
@@ -132,31 +163,27 @@ def _prepare_query(
     """Return the data for the twin's forecasts, or why there is none."""
     if observer is None:
         return NO_FILE
+    from mirage.policy.twin.twin_forecast import Futures, Twin  # noqa: PLC0415 - see above
+
+    now = snapshot.queue.taken_at
     try:
         look = observer.observe_cluster(tx, cluster_id, snapshot)
         history = observer.read_history(tx, cluster_id, snapshot)
     except MirageError as error:
         return str(error)
-    return _TwinQuery(look, history, observer.params, snapshot.queue.taken_at)
+    open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
+    predecessors = list_predecessors(snapshot.queue, open_ones)
+    futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
+    return _TwinQuery(look, futures, observer.params, now)
 
 
-def _forecast_shape(asked: _TwinQuery, shape: JobShape) -> Forecast | str:
-    from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415 - see above
-
-    if shape.partition not in {p.name for p in asked.params.partitions}:
-        return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
-    try:
-        link = _build_link(asked.params, shape, asked.now)
-        return (
-            Twin()
-            .forecast_from_queue(asked.look, link, asked.history, seed=asked.now)
-            .to_forecast()
-        )
-    except MirageError as error:
-        return str(error)
-    except Exception as error:
-        _log.exception("the twin failed on a job shape")
-        return f"the simulation failed: {error!r}"
+def _read_forecast(told: "TwinForecast | Exception") -> Forecast | str:
+    if isinstance(told, MirageError):
+        return str(told)
+    if isinstance(told, Exception):
+        _log.error("the twin failed on a job shape", exc_info=told)
+        return f"the simulation failed: {told!r}"
+    return told.to_forecast()
 
 
 def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":

@@ -4,7 +4,7 @@ An observation is made from this tick's queue and nodes, the cluster file, and t
 If one of these is missing, there is no observation, and the decision says why.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -14,11 +14,20 @@ import structlog
 from numpy.typing import NDArray
 
 from mirage.domain.chain import Link
-from mirage.domain.snapshot import Node, Snapshot
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
+from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.observation.observation_window import ObservationWindow
-from mirage.services.observation.twin_cache import HISTORY_S, TwinCache
+from mirage.services.observation.twin_cache import (
+    HISTORY_S,
+    GroupKey,
+    Quantiles,
+    TwinAnswer,
+    TwinCache,
+    TwinGroup,
+)
 from mirage.sim.types import Params
 from mirage.slurm.text import hostlist
 from mirage.store.database.engine import Transaction
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput as SeenLink
     from mirage.features.observation.feature_vector import SnapshotObserver
+    from mirage.policy.twin.twin_forecast import TwinForecast
 
 _log = structlog.get_logger(__name__)
 
@@ -114,13 +124,21 @@ class TickObservations:
     """The observations of one tick."""
 
     def __init__(
-        self, observer: Observer | None, tx: Transaction, cluster_id: int, snapshot: Snapshot
+        self,
+        observer: Observer | None,
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        open_ones: Sequence[OpenHandover] = (),
     ) -> None:
+        """`open_ones`: all open hand-overs of the cluster."""
+        self._open_ones = open_ones
         self._observer, self._tx, self._cluster_id = observer, tx, cluster_id
         self._snapshot = snapshot
         self._looked: SnapshotObserver | str | None = None
         """The observer, or why there is none in this tick; None until somebody asks."""
-        self._history: SubmissionHistory | None = None
+        self._groups: dict[JobId, TwinGroup] | str | None = None
+        """The groups by standby, or why there are none; None until somebody asks the twin."""
 
     def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
         """Return the observation, float32[F] of `features.observation.spec`; or None, and why."""
@@ -140,22 +158,27 @@ class TickObservations:
         return self._observer.lookback.update_window(standby.job_id, now, observation)
 
     def forecast_handover(
-        self, predecessor: Link, standby: Link
-    ) -> tuple[NDArray[np.int32] | None, bool]:
-        """Return the twin's quantiles, int32[19] of `features.twin_features`, in seconds.
+        self, handover: OpenHandover, waits_for_twin: Callable[[OpenHandover], bool]
+    ) -> tuple[TwinAnswer | None, bool]:
+        """Return the twin's answer. If there is none, return None, and whether the twin is still
+        to be asked.
 
-        If there are none, return None, and whether the twin is still to be asked.
+        When the first hand-over of a tick asks, the twin is asked about all open ones that
+        `waits_for_twin` is true for.
         """
         # Without an observation there is no simulation: jobs are hidden, or history is missing.
         look = self._get_look()
         if self._observer is None or isinstance(look, str):
             return None, False
-        foresight, ask = self._observer.foresight, partial(self._ask_twin, look)
-        now = self._snapshot.queue.taken_at
-        found = _try_observing(
-            lambda: foresight.get_quantiles(self._build_link(predecessor, standby), now, ask)
-        )
-        return (None, False) if isinstance(found, str) else (found, found is None)
+        if self._groups is None:
+            self._groups = _try_observing(lambda: self._ask_twin(look, waits_for_twin))
+        if isinstance(self._groups, str) or handover.standby.job_id not in self._groups:
+            return None, False
+        group = self._groups[handover.standby.job_id]
+        answer = self._observer.foresight.get_answer(group, self._snapshot.queue.taken_at)
+        if answer is not None and answer.quantile_s is None:
+            return None, False
+        return answer, answer is None
 
     def _get_look(self) -> "SnapshotObserver | str":
         """Return the tick's observer, built once; or why there is none."""
@@ -163,16 +186,42 @@ class TickObservations:
             self._looked = _try_observing(self._build_look)
         return self._looked
 
-    def _ask_twin(self, look: "SnapshotObserver", link: "SeenLink") -> NDArray[np.int32]:
-        from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415
+    def _ask_twin(
+        self, look: "SnapshotObserver", waits_for_twin: Callable[[OpenHandover], bool]
+    ) -> dict[JobId, TwinGroup]:
+        """Ask about the open hand-overs, as far as the time of the tick goes. Return the groups by
+        standby."""
+        assert self._observer is not None  # noqa: S101 - the caller looked
+        now = self._snapshot.queue.taken_at
+        alike: dict[GroupKey, list[tuple[SeenLink, OpenHandover]]] = {}
+        for one in filter(waits_for_twin, self._open_ones):
+            link = _try_observing(partial(self._build_link, one.predecessor, one.standby))
+            if not isinstance(link, str):
+                alike.setdefault(look.classify_wait(link), []).append((link, one))
+        groups = [_build_group(look, key, members, now) for key, members in alike.items()]
+        ask = partial(self._answer_groups, look)
+        self._observer.foresight.refresh_answers(groups, now, ask)
+        return {JobId(link.job_id): group for group in groups for link, _ in alike[group.key]}
+
+    def _answer_groups(
+        self, look: "SnapshotObserver", groups: Sequence[TwinGroup]
+    ) -> Iterator[dict[GroupKey, Quantiles | None]]:
+        """Yield the answers of the groups that share futures."""
+        from mirage.policy.twin.twin_forecast import (  # noqa: PLC0415 - see above
+            Futures,
+            Twin,
+            group_probes,
+        )
 
         assert self._observer is not None  # noqa: S101 - the caller looked
-        if self._history is None:
-            self._history = self._observer.read_history(self._tx, self._cluster_id, self._snapshot)
-        told = Twin().forecast_from_queue(
-            look, link, self._history, seed=self._snapshot.queue.taken_at
-        )
-        return told.compute_quantiles()
+        now, params = self._snapshot.queue.taken_at, self._observer.params
+        history = self._observer.read_history(self._tx, self._cluster_id, self._snapshot)
+        predecessors = list_predecessors(self._snapshot.queue, self._open_ones)
+        futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
+        probes = [group.probe for group in groups]
+        for places in group_probes(probes, params):
+            told = futures.try_waits([probes[i] for i in places])
+            yield {groups[i].key: _read_quantiles(one) for i, one in zip(places, told, strict=True)}
 
     def _build_look(self) -> "SnapshotObserver":
         if self._observer is None:
@@ -208,6 +257,34 @@ class TickObservations:
             predecessor_end=end,
             predecessor_nodes=predecessor.nodes,
         )
+
+
+def _build_group(
+    look: "SnapshotObserver",
+    key: GroupKey,
+    members: Sequence[tuple["SeenLink", OpenHandover]],
+    now: int,
+) -> TwinGroup:
+    """Build the group of hand-overs that wait alike. The first one's successor is the probe."""
+    from mirage.policy.twin.twin_forecast import build_probe  # noqa: PLC0415 - see above
+
+    prices = [(link, one.chain.overlap_price) for link, one in members]
+    stakes = {(link.predecessor_end - now, price / (1.0 + price)) for link, price in prices}
+    shortest_s = min(link.predecessor_end - link.predecessor_start for link, _ in members)
+    return TwinGroup(*key, shortest_s, build_probe(look, members[0][0], stakes))
+
+
+def _read_quantiles(told: "TwinForecast | Exception") -> Quantiles | None:
+    if isinstance(told, Exception):
+        _log.error("the twin failed on a hand-over", exc_info=told)
+        return None
+    return told.compute_quantiles()
+
+
+def list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:
+    """List the running predecessors of open hand-overs: user and start, epoch seconds."""
+    shown = (queue.find_job(one.predecessor.job_id) for one in open_ones)
+    return {(job.user, job.start) for job in shown if job is not None and job.start is not None}
 
 
 def _try_observing(make: Callable[[], _T]) -> _T | str:

@@ -1,13 +1,13 @@
-"""Keeps the twin's forecast of each hand-over, and asks the twin again now and then.
+"""Keeps the twin's answers, one for each group of hand-overs that wait alike.
 
-A forecast takes some 30 ms on a cluster of a hundred nodes, and seconds on one of thousands of
-jobs. It changes slowly, so the twin is asked at most 48 times in a predecessor's run. Each tick
-brings a little time to ask, which is saved up for forecasts that take longer. The hand-over that
-has waited longest for a forecast is next. The forecasts are lost when the service stops.
+A future costs a tenth of a millisecond on a cluster of a hundred nodes, and seconds on one of
+thousands of jobs. Answers change slowly, so the twin is asked anew after ten minutes at the latest.
+Each tick brings a little time to ask, which is saved up for answers that take longer. The group
+that has waited longest for an answer is next. The answers are lost when the service stops.
 """
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,14 @@ from mirage.episodes.table.twin_forecasts import ASKED
 
 if TYPE_CHECKING:
     # It imports numba: half a second and 60 MiB, wasted if nobody asks the twin.
-    from mirage.features.handover_input import HandoverInput
+    from mirage.policy.twin.twin_forecast import Probe
 
+ANEW_S = 600
+"""Seconds after which the twin is asked about a group again, at the latest."""
 GOOD_FOR = 4
-"""Intervals for which an answer may stand in for the next one."""
+"""Of the `ASKED` parts of a predecessor's run: an answer may be so old."""
+NEAR = 3
+"""Places, each of a tenth more jobs ahead, within which an answer may stand in for another one."""
 BUDGET_S = 0.25
 """That a tick brings: a thousand hand-overs are to be decided in a second."""
 LONGEST_SAVING = 12
@@ -30,55 +34,100 @@ HISTORY_S = 21 * 86400
 """Of submissions: days to come are cut out of the last seven, run times are learned from all."""
 
 Quantiles = NDArray[np.int32]
-TwinQuery = Callable[["HandoverInput"], Quantiles]
+
+
+@dataclass(frozen=True, slots=True)
+class TwinAnswer:
+    """The answer for a group of hand-overs."""
+
+    at: int
+    """The instant of the queue that was simulated, epoch seconds."""
+    quantile_s: Quantiles | None
+    """int32[19], seconds at `twin_features.LEVELS`; None: the twin failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwinGroup:
+    """Hand-overs whose successors would wait alike, with the question that stands for all."""
+
+    shape: Hashable
+    """The successor's request."""
+    place: int
+    """The class of its place in the queue (`SnapshotObserver.classify_wait`)."""
+    run_s: int
+    """The shortest run among their predecessors, by its limit, seconds."""
+    probe: "Probe"
+
+    @property
+    def key(self) -> "GroupKey":
+        """Return what decides the wait."""
+        return self.shape, self.place
+
+    @property
+    def part_s(self) -> int:
+        """Return the time between two instants at which tables are asked, in seconds."""
+        return max(60, self.run_s // ASKED)
+
+
+GroupKey = tuple[Hashable, int]
+TwinQuery = Callable[[Sequence[TwinGroup]], Iterator[Mapping[GroupKey, Quantiles | None]]]
+"""Yields the answers of some groups at a time, in about the order of the groups."""
 
 
 @dataclass(slots=True)
 class TwinCache:
-    """The recent forecasts, and the time that is left to ask for more."""
+    """The recent answers, and the time that is left to ask for more."""
 
     budget_s: float = BUDGET_S
     clock: Callable[[], float] = time.perf_counter
-    _answers: dict[Hashable, tuple[int, Quantiles]] = field(default_factory=dict)
-    _turns: dict[Hashable, int] = field(default_factory=dict)
-    """The hand-overs that wait for a forecast, longest first, with when each was last wanted."""
+    _answers: dict[GroupKey, TwinAnswer] = field(default_factory=dict)
+    _turns: dict[GroupKey, None] = field(default_factory=dict)
+    """The groups that wait for an answer, longest first."""
     _tick: int = 0
     _saved_s: float = 0.0
     _cost_s: float = 0.0
-    """The seconds of the last forecast; the next one is expected to take as long."""
+    """The most seconds between two answers of the last asking; the next are expected to take as
+    long."""
 
-    def get_quantiles(self, link: "HandoverInput", now: int, ask: TwinQuery) -> Quantiles | None:
-        """Return int32[19], seconds at `twin_features.LEVELS`; None if the twin was not asked."""
-        key = (link.job_id, link.predecessor_start)
-        every_s = max(60, (link.predecessor_end - link.predecessor_start) // ASKED)
-        at, answer = self._answers.get(key, (None, None))
-        if at is not None and now - at < every_s:
-            return answer
+    def get_answer(self, group: TwinGroup, now: int) -> TwinAnswer | None:
+        """Return the last answer for the group, or for the nearest place in the queue; None if
+        there is none, or if it is too old."""
+        places = range(-NEAR, NEAR + 1)
+        keys = [(group.shape, group.place + k) for k in sorted(places, key=abs)]
+        answers = filter(None, map(self._answers.get, keys))
+        return next((a for a in answers if now - a.at < GOOD_FOR * group.part_s), None)
+
+    def refresh_answers(self, groups: Sequence[TwinGroup], now: int, ask: TwinQuery) -> None:
+        """Ask for the groups of a tick that are due, as far as the saved time goes."""
         self._begin_tick(now)
-        self._turns[key] = now
-        if key == next(iter(self._turns)) and 0.0 < self._saved_s >= self._cost_s:
-            answer = self._run_twin(link, ask)
-            self._answers[key] = (now, answer)
-            del self._turns[key]
-            return answer
-        return answer if at is not None and now - at < GOOD_FOR * every_s else None
+        due = {group.key: group for group in groups if self._is_due(group, now)}
+        # A group that is not wanted any more gives up its turn.
+        self._turns = {key: None for key in (*self._turns, *due) if key in due}
+        answers, cost_s = ask([due[key] for key in self._turns]), 0.0
+        while self._turns and 0.0 < self._saved_s >= self._cost_s:
+            begun = self.clock()
+            try:
+                made = next(answers, {})
+            finally:
+                took_s = self.clock() - begun
+                self._saved_s -= took_s
+                cost_s = max(cost_s, min(took_s, LONGEST_SAVING * self.budget_s))
+                self._cost_s = cost_s
+            for key, quantile_s in made.items():
+                self._answers[key] = TwinAnswer(now, quantile_s)
+                self._turns.pop(key, None)
+            if not made:
+                break
 
-    def _run_twin(self, link: "HandoverInput", ask: TwinQuery) -> Quantiles:
-        begun = self.clock()
-        try:
-            return ask(link)
-        finally:
-            took_s = self.clock() - begun
-            self._saved_s -= took_s
-            self._cost_s = min(took_s, LONGEST_SAVING * self.budget_s)
+    def _is_due(self, group: TwinGroup, now: int) -> bool:
+        answer = self._answers.get(group.key)
+        return answer is None or now - answer.at >= min(ANEW_S, group.part_s)
 
     def _begin_tick(self, now: int) -> None:
-        """Add a tick's time once for each instant; at most one forecast's time is saved up."""
+        """Add a tick's time once for each instant; at most one answer's time is saved up."""
         if now == self._tick:
             return
-        # A hand-over that was not wanted in the last tick is over.
-        self._turns = {k: at for k, at in self._turns.items() if at >= self._tick}
         most_s = max(self.budget_s, self._cost_s)
         self._tick, self._saved_s = now, min(max(self._saved_s, 0.0) + self.budget_s, most_s)
         horizon_s = 7 * 86400
-        self._answers = {k: v for k, v in self._answers.items() if now - v[0] < horizon_s}
+        self._answers = {k: v for k, v in self._answers.items() if now - v.at < horizon_s}

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
-from mirage.domain.chain import LinkState, Position
+from mirage.domain.chain import ChainState, LinkState, Position
 from mirage.domain.decision import (
     RECENT_HANDOVERS,
     RECENT_JOBS,
@@ -121,11 +121,11 @@ class DecisionContext:
         open_ones: Sequence[OpenHandover],
     ) -> None:
         self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
-        self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot)
+        self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot, open_ones)
         self._policies: dict[str, Policy] = {}
         self._seen: dict[JobId, dict[str, Any]] = {}
-        """By standby: the beginning of the sha256 of what its model was shown, and what a new
-        release is expected to cost it."""
+        """By standby: the beginning of the sha256 of what its model was shown, the age of the twin's
+        answer in seconds, and what a new release is expected to cost it."""
         self._free_nodes: dict[str, int] = {}
         self._present = PresentQueue(snapshot, rules.hides_jobs)
         self._jobs: dict[str, Waits] = {}
@@ -270,14 +270,15 @@ class DecisionContext:
             if needs.observation:
                 view = self._add_observation(handover, view, with_window=needs.window)
             if needs.twin:
-                foretold, awaited = self._sight.forecast_handover(
-                    handover.predecessor, handover.standby
-                )
+                foretold, awaited = self._sight.forecast_handover(handover, self._may_ask_twin)
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
                 # A pinned standby that comes here has to leave its nodes now.
                 if awaited and early and view.position is Position.HELD:
                     return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
-                view = replace(view, twin_s=foretold)
+                if foretold is not None:
+                    view = replace(view, twin_s=foretold.quantile_s)
+                    age_s = view.now - foretold.at
+                    self._seen.setdefault(handover.standby.job_id, {})["twin_age_s"] = age_s
             return policy.decide(view)
         except Exception as error:
             _seldom.log_event(
@@ -291,6 +292,18 @@ class DecisionContext:
         if name not in self._policies:
             self._policies[name] = resolve_policy(self._rules, name)
         return self._policies[name]
+
+    def _may_ask_twin(self, handover: OpenHandover) -> bool:
+        """Return whether the hand-over's policy may ask the twin in this tick."""
+        active = handover.chain.state is ChainState.ACTIVE and not handover.submits
+        early = can_move_early(handover.standby, handover.predecessor)
+        if not active or not early or not self._can_be_moved(handover):
+            return False
+        try:
+            return self._get_policy(handover.chain.policy or self._rules.default).needs.twin
+        except Exception:
+            # It fails again when it is to decide, and that is logged.
+            return False
 
     def _add_observation(
         self, handover: OpenHandover, view: PolicyView, *, with_window: bool

@@ -91,7 +91,8 @@ def find_kept_costs(
         return None
     kept = row.inputs.get(COSTS)
     is_of_now = row.mode is Mode.ACT and row.inputs.get("predecessor") == predecessor.job_id
-    if kept is None or not is_of_now or now - row.last_at > FRESH_S:
+    made_at = row.last_at - row.inputs.get("twin_age_s", 0)
+    if kept is None or not is_of_now or now - made_at > FRESH_S:
         return None
     table = ReturnCosts(*(tuple(kept[name]) for name in ("left_s", "cost_s", "lead_s")))
-    return KeptCosts(index=index, made_at=row.last_at, price=kept["price"], table=table)
+    return KeptCosts(index=index, made_at=made_at, price=kept["price"], table=table)

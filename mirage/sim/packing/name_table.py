@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from typing import Self
 
-from mirage.sim.types import Params
+from mirage.domain.arrays import Ints
+from mirage.sim.types import Params, SimJob
 
 
 class NameTable:
@@ -20,6 +21,8 @@ class NameTable:
         self.kinds: dict[Hashable, int] = {}
         self.shapes: dict[Hashable, int] = {}
         self.forms: dict[Hashable, int] = {}
+        self.records: dict[SimJob, Ints] = {}
+        """The records of jobs without anything of their own (`SimulatorMemory.build_records`)."""
 
     def assign_association(self, account: str, user: str) -> int:
         """The number of the pair, its account known too."""

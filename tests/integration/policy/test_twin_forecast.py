@@ -1,6 +1,5 @@
 """The twin's answers: exact where the past leaves no choice, and never from the future."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,9 @@ from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.features.observation.feature_vector import SnapshotObserver
 from mirage.features.observation.running_stats import RunningStats
-from mirage.policy.twin.twin_forecast import Twin, TwinForecast
+from mirage.policy.twin.twin_forecast import Futures, Probe, Twin, TwinForecast, group_probes
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob, build_afterany
+from mirage.sim.types import Params, Partition, SimJob, build_afterany
 from tests.integration.features.test_no_future import (
     Change,
     _changed,
@@ -201,16 +200,110 @@ def test_the_simulator_goes_on_as_if_nobody_had_asked() -> None:
     assert asked.advance(at + 2 * DAY) == bare.advance(at + 2 * DAY)
 
 
-def test_quantiles_are_samples_and_the_cost_is_told() -> None:
-    ticks = iter((1.0, 1.25))
-    clock: Callable[[], float] = lambda: next(ticks)  # noqa: E731
+def test_quantiles_are_samples() -> None:
     simulator, history = seen(
         [make_half_limit_job(1, MIDNIGHT + 12 * HOUR), make_half_limit_job(9, NOW - 3 * HOUR)]
     )
-    found = replace(SMALL, clock=clock).forecast_from_simulator(
-        simulator, make_first_hour_input(), history, seed=1
-    )
-    assert found.cost_ms == 250.0
+    found = SMALL.forecast_from_simulator(simulator, make_first_hour_input(), history, seed=1)
     assert (found.to_forecast().p50_s, found.to_forecast().samples) == (HOUR, 20)
-    spread = TwinForecast(np.arange(10, dtype=np.int64), 0, 1.0)
+    spread = TwinForecast(np.arange(10, dtype=np.int64), 0)
     assert [spread.compute_quantile(q) for q in (0.1, 0.5, 0.9)] == [0, 4, 8]
+
+
+def test_several_questions_are_answered_as_each_alone() -> None:
+    """An hour is left, then 2 h of one that waits; what is asked first would run for a day."""
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR)]
+    ahead = [make_half_limit_job(10, NOW - HOUR, 4)]
+    simulator, history = seen([*past, make_half_limit_job(9, NOW - 3 * HOUR), *ahead])
+    futures = Futures(SMALL, simulator, history, set(), seed=1)
+    probes = [Probe(link=make_first_hour_input()) for _ in range(3)]
+    first, *others = [only(one) for one in futures.simulate_waits(probes)]
+    assert first == 3 * HOUR
+    # One node: each has it for a second, and the next pass may be a second later.
+    assert all(0 < wait_s - first <= 60 for wait_s in others)
+
+
+def test_all_predecessors_run_to_their_limits() -> None:
+    """Jobs of a day run half of it, but for the links that run now: two, on two nodes."""
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR, 24)]
+    simulator, history = seen(past, NOW - HOUR, replace(ONE_NODE, nodes=2))
+    for user in ("one", "two"):
+        simulator.inject(SimJob(time_limit_s=DAY, run_s=HOUR + 7, user=user, submit=NOW - HOUR))
+    simulator.advance(NOW)
+    probe = Probe(link=make_first_hour_input())
+    known = {("one", NOW - HOUR), ("two", NOW - HOUR)}
+    [both] = Futures(SMALL, simulator, history, known, seed=1).simulate_waits([probe])
+    assert only(both) == DAY - HOUR
+    [one] = Futures(SMALL, simulator, history, {("one", NOW - HOUR)}, seed=1).simulate_waits(
+        [probe]
+    )
+    assert only(one) == DAY // 2 - HOUR
+
+
+def test_the_futures_are_the_same_whoever_asks() -> None:
+    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
+    history = SubmissionHistory(BEGIN)
+    history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
+    futures = Futures(SMALL, simulator, history, set(), seed=1)
+    probe = Probe(link=make_first_hour_input(at, nodes=4))
+    first, _, again = [
+        futures.simulate_waits([p])[0]
+        for p in (probe, Probe(link=make_first_hour_input(at, nodes=8)), probe)
+    ]
+    assert first.wait_s.tolist() == again.wait_s.tolist()
+
+
+def test_a_settled_decision_ends_the_sampling() -> None:
+    """An hour is left of the job ahead in every future: with two hours left nobody doubts, and with
+    an unsettled hand-over beside it all futures are simulated."""
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR)]
+    simulator, history = seen([*past, make_half_limit_job(9, NOW - 3 * HOUR)])
+    futures = Futures(Twin(samples=80), simulator, history, set(), seed=1)
+    link = make_first_hour_input()
+
+    def count(*stakes: tuple[int, float]) -> int:
+        [told] = futures.simulate_waits([Probe(link=link, stakes=stakes)])
+        return len(told.wait_s)
+
+    assert count((2 * HOUR, 1 / 3)) == 40
+    assert count((HOUR // 2, 1 / 3)) == 40
+    assert count() == 80
+    # None of 40 late is no proof against one in a hundred.
+    assert count((2 * HOUR, 1 / 3), (2 * HOUR, 0.01)) == 80
+
+
+def test_hand_overs_are_alike_where_as_many_jobs_are_ahead_to_a_tenth() -> None:
+    """The users' priorities by their waiting jobs: forty stand between Ann's and Bob's, none of
+    another user between Bob's and Eve's."""
+    priority = {"ann": 9000, **{f"u{i}": 6000 + i for i in range(40)}, "bob": 5001, "eve": 5000}
+    rows = [
+        Job(
+            job_id=JobId(i + 1),
+            submit=NOW,
+            eligible=NOW,
+            state=JobState.PENDING,
+            user=user,
+            priority=points,
+            time_limit_s=HOUR,
+        )
+        for i, (user, points) in enumerate(priority.items())
+    ]
+    params = replace(ONE_NODE, priority_weight_fairshare=10_000)
+    snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
+    look = SnapshotObserver(snapshot, params, RunningStats())
+    link = make_first_hour_input()
+    ann, bob, eve = (look.classify_wait(replace(link, user=u)) for u in ("ann", "bob", "eve"))
+    assert bob == eve
+    assert ann[0] == bob[0]
+    assert ann[1] < bob[1]
+    longer = replace(link, user="bob", time_limit_s=2 * DAY)
+    assert look.classify_wait(longer)[0] != bob[0]
+
+
+def test_probes_share_a_future_where_they_need_few_of_the_nodes() -> None:
+    params = Params(nodes=100, partitions=(Partition(), Partition(name="few", nodes=(1, 2, 3, 4))))
+    links = [make_first_hour_input(nodes=n) for n in (6, 3, 30, 5, 4)]
+    few = [replace(link, nodes=1, partition="few") for link in links[:2]]
+    probes = [Probe(link=link) for link in (*links, *few)]
+    assert group_probes(probes, params, share=0.1) == [[0, 1], [2], [3, 4], [5], [6]]

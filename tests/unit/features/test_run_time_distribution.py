@@ -8,7 +8,9 @@ from mirage.features.futures.run_time_distribution import (
     ALL_KEPT,
     OWN_KEPT,
     RunTimeDistribution,
-    draw_shares,
+    RunTimeInputs,
+    draw_run_times,
+    draw_share,
 )
 
 HOUR = 3600
@@ -27,10 +29,9 @@ def known(*runs: tuple[str, int, float]) -> RunTimeDistribution:
 def draws(
     times: RunTimeDistribution, user: str, hours: int, least: float = -1.0, n: int = 2000
 ) -> list[float]:
-    groups = np.array([times.assign_groups(user, hours * HOUR, 1)] * n, dtype=np.int64)
-    dice = np.random.default_rng(1).random((n, 2))
-    found: list[float] = draw_shares(times.build_shares(), groups, np.full(n, least), dice).tolist()
-    return found
+    group = np.array(times.assign_groups(user, hours * HOUR, 1), dtype=np.int64)
+    shares, dice = times.build_shares(), np.random.default_rng(1).random((n, 2)).tolist()
+    return [draw_share(shares, group, least, which, die) for which, die in dice]
 
 
 def test_a_job_that_has_run_so_long_runs_longer() -> None:
@@ -67,9 +68,9 @@ def test_many_own_runs_outweigh_everybody() -> None:
 
 def test_the_second_die_orders_the_runs() -> None:
     times = known(*(("ann", 10, share) for share in (0.9, 0.1, 0.5)))
-    groups = np.array([times.assign_groups("ann", 10 * HOUR, 1)] * 3, dtype=np.int64)
-    dice = np.array([[0.0, 0.0], [0.0, 0.5], [0.0, 0.99]])
-    assert draw_shares(times.build_shares(), groups, np.full(3, -1.0), dice).tolist() == [
+    group = np.array(times.assign_groups("ann", 10 * HOUR, 1), dtype=np.int64)
+    shares = times.build_shares()
+    assert [draw_share(shares, group, -1.0, 0.0, die) for die in (0.0, 0.5, 0.99)] == [
         0.1,
         0.5,
         0.9,
@@ -93,7 +94,25 @@ def test_a_job_without_a_limit_has_a_run_time() -> None:
     times = RunTimeDistribution()
     groups = times.assign_groups("ann", UNLIMITED, 1)
     times.record_end(groups, run_s=HOUR, time_limit_s=UNLIMITED)
-    share = draw_shares(
-        times.build_shares(), np.array([groups]), np.array([-1.0]), np.zeros((1, 2))
+    share = draw_share(times.build_shares(), np.array(groups), -1.0, 0.0, 0.0)
+    assert share == HOUR / (30 * 24 * HOUR)
+
+
+def test_run_times_are_shares_of_limits_and_users_jobs_may_go_together() -> None:
+    """Two jobs of Ann's and one of Eve's; the fourth is known, and the last runs to its limit."""
+    times = known(*(("ann", 10, share) for share in (0.1, 0.5, 0.9)))
+    group = times.assign_groups("ann", 10 * HOUR, 1)
+    jobs = RunTimeInputs(
+        groups=np.array([group] * 5, dtype=np.int64),
+        limit_s=np.full(5, 10 * HOUR),
+        least=np.full(5, -1.0),
+        known=np.array([-1.0, -1.0, -1.0, 0.25, 1.0]),
+        users=np.array([0, 0, 1, 1, 1]),
     )
-    assert share.tolist() == [HOUR / (30 * 24 * HOUR)]
+    own = np.array([[0.0, 0.5, 0.2], [0.0, 0.5, 0.9], [0.0, 0.5, 0.2], [0.0] * 3, [0.0] * 3])
+    shared = np.array([[0.0, 0.99], [0.0, 0.0]])
+    rows = np.arange(5)
+    run_s = draw_run_times(times.build_shares(), jobs, rows, shared, own, 0.5).tolist()
+    # The first goes with Ann's numbers, the second by its own, the third with Eve's.
+    assert run_s[:4] == [9 * HOUR, 5 * HOUR, HOUR, HOUR * 5 // 2]
+    assert run_s[4] > 10 * HOUR

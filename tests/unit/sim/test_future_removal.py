@@ -1,6 +1,6 @@
 """A present without its future, and other futures written into it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
 from mirage.sim.future_removal import Arrivals, Present
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import NodeEvent, Outage, Params, SelectType, SimJob
+from mirage.sim.types import NodeEvent, Outage, Params, SelectType, SimJob, build_afterany
 from tests.support.features.scene import BEGIN, HOUR, PARAMS, dressed, workload
 
 FAR = BEGIN + 365 * 24 * HOUR
@@ -53,13 +53,12 @@ def test_with_the_true_future_written_in_a_job_starts_when_it_does(
     simulator.advance(now)
     job = SimJob(nodes=3, time_limit_s=20 * HOUR, run_s=20 * HOUR, user="new", cpus=8)
     present = Present(simulator, [job for job in jobs if job.submit > now])
-    future_job = present.submit_job(job)
+    present.add_probe(job)
     run_s, arrivals = true_future(jobs, present, now)
-    run_s[present.live[:, layout.ID] == future_job] = job.run_s
     real = simulator.fork()
     expected = real.run_until_started(real.inject(job))
     assert expected is not None
-    assert present.simulate_start(future_job, FAR, run_s, arrivals) == expected
+    assert present.simulate_starts(run_s, [(FAR, arrivals)]) == [expected]
 
 
 def test_what_the_trace_knows_of_later_is_gone() -> None:
@@ -75,11 +74,11 @@ def test_what_the_trace_knows_of_later_is_gone() -> None:
     simulator.inject(SimJob(time_limit_s=HOUR, run_s=HOUR), at=BEGIN + HOUR // 2)
     present = Present(simulator)
     run_s = np.full(64, layout.FAR >> 1)
-    own = present.submit_job(SimJob(nodes=2, time_limit_s=HOUR, run_s=HOUR))
-    ends = BEGIN + np.array([8, 9]) * HOUR
+    present.turn_into_probe(2)
     # The wider one goes first.
-    assert present.simulate_start(own, FAR, run_s, NOBODY) == ends[0]
-    assert present.simulate_start(2, FAR, run_s, NOBODY) == ends[1]
+    present.add_probe(SimJob(nodes=2, time_limit_s=HOUR, run_s=HOUR))
+    end = BEGIN + 8 * HOUR
+    assert present.simulate_starts(run_s, [(FAR, NOBODY)]) == [end + 1, end]
 
 
 def test_the_simulator_is_left_as_it_is() -> None:
@@ -87,8 +86,8 @@ def test_the_simulator_is_left_as_it_is() -> None:
     simulator.advance(BEGIN + 20 * HOUR)
     before = simulator.arena.state.copy()
     present = Present(simulator, [SimJob(time_limit_s=HOUR, run_s=HOUR, user="someone new")])
-    own = present.submit_job(SimJob(time_limit_s=HOUR, run_s=HOUR, user="new too"))
-    present.simulate_start(own, FAR, np.full(999, HOUR), NOBODY)
+    present.add_probe(SimJob(time_limit_s=HOUR, run_s=HOUR, user="new too"))
+    present.simulate_starts(np.full(999, HOUR), [(FAR, NOBODY)])
     assert (simulator.arena.state == before).all()
 
 
@@ -98,17 +97,61 @@ def test_only_what_waits_can_be_let_go() -> None:
     simulator.advance(BEGIN)
     for job_id in (1, 99):
         with pytest.raises(ClusterRefused, match="no longer pending"):
-            Present(simulator).clear_restrictions(job_id)
+            Present(simulator).turn_into_probe(job_id)
 
 
 def test_arrivals_take_their_turns_and_a_cancelled_one_leaves() -> None:
     job = SimJob(nodes=16, time_limit_s=HOUR, run_s=HOUR)
-    present = Present(Simulator(PARAMS, [], now=BEGIN), [job])
+    simulator = Simulator(PARAMS, [], now=BEGIN)
+    # It keeps all nodes until the arrivals are there, and the probe lets them go first.
+    simulator.inject(replace(job, run_s=40))
+    simulator.advance(BEGIN)
+    present = Present(simulator, [job])
+    present.add_probe(replace(job, nice=5000))
     arrivals = Arrivals(
         at=BEGIN + np.array([10, 20, 30]),
         kind=np.zeros(3, np.int64),
         run_s=np.full(3, HOUR),
         cancel_at=np.array([NONE, BEGIN + 60, NONE]),
     )
-    starts = [present.simulate_start(i, FAR, np.zeros(0, np.int64), arrivals) for i in (1, 2, 3)]
-    assert starts == [BEGIN + 10, None, BEGIN + HOUR + 10]
+    run_s = np.full(64, 40)
+    assert present.simulate_starts(run_s, [(FAR, arrivals)]) == [BEGIN + 40 + 2 * HOUR]
+    # No arrival is seen before its span.
+    first = Arrivals(**{f.name: getattr(arrivals, f.name)[:1] for f in fields(Arrivals)})
+    spans = [(BEGIN + 15, first), (FAR, arrivals)]
+    assert present.simulate_starts(run_s, spans) == [BEGIN + 40 + 2 * HOUR]
+
+
+def test_a_probe_takes_nothing_from_others() -> None:
+    """An hour is left on one node and three on the other. The narrow probe, first in the queue,
+    would keep its node for a day; the wide one is asked about in the same future."""
+    simulator = Simulator(replace(PARAMS, nodes=2), [], now=BEGIN)
+    for hours in (1, 3):
+        simulator.inject(SimJob(time_limit_s=hours * HOUR, run_s=hours * HOUR))
+    simulator.advance(BEGIN)
+    day = SimJob(time_limit_s=24 * HOUR, run_s=24 * HOUR)
+    present = Present(simulator)
+    present.add_probe(day)
+    present.add_probe(replace(day, nodes=2, nice=5000))
+    run_s = present.live[:, layout.LIMIT].copy()
+    narrow, wide = present.simulate_starts(run_s, [(FAR, NOBODY)])
+    assert (narrow, wide) == (BEGIN + HOUR, BEGIN + 3 * HOUR)
+
+
+def test_a_job_that_depends_on_a_probe_does_not_start_after_it() -> None:
+    simulator = Simulator(replace(PARAMS, nodes=1), [], now=BEGIN)
+    runs = simulator.inject(SimJob(time_limit_s=8 * HOUR, run_s=8 * HOUR))
+    simulator.advance(BEGIN)
+    standby = simulator.inject(
+        SimJob(time_limit_s=8 * HOUR, run_s=HOUR, dependencies=build_afterany(runs))
+    )
+    simulator.inject(
+        SimJob(time_limit_s=8 * HOUR, run_s=HOUR, dependencies=build_afterany(standby))
+    )
+    present = Present(simulator)
+    present.turn_into_probe(standby)
+    present.add_probe(SimJob(time_limit_s=8 * HOUR, run_s=HOUR, nice=5000))
+    [first, last] = present.simulate_starts(np.full(64, HOUR), [(FAR, NOBODY)])
+    assert first == BEGIN + HOUR
+    # The last one would wait for the dependent's hour.
+    assert last == first + 1

@@ -1,0 +1,308 @@
+"""Many hand-overs asked about together, against one by one; and a large site's share of a core.
+
+`python -m benchmarks.twin_groups ls6 [--every-h 40] [--share 0.1]`: 100 links of 10 shapes on
+Lonestar6 at instants of the developers' training weeks, answered by group and one by one in the
+same run: CPU seconds, pinball loss against what came, and decisions at price 0.5.
+
+`python -m benchmarks.twin_groups site [--rounds 3]`: 5,000 nodes, 20,000 waiting jobs, 1,000 chains
+of 40 shapes: the CPU seconds that new answers for all take, each ten minutes.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.simulator_workloads import EPOCH, Table, whole_node_params, whole_nodes
+from benchmarks.twin import SHARED, SINCE, UNTIL, Followed
+from mirage.features.futures.submission_history import SubmissionHistory
+from mirage.features.handover_input import HandoverInput
+from mirage.features.twin_features import LEVELS, compute_late_probability
+from mirage.policy.twin.twin_forecast import SHARE, Futures, Probe, Twin, group_probes
+from mirage.sim.packing.workload import Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import SimJob, build_afterany
+from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.traces.workloads.replay import load_workload
+
+Floats = NDArray[np.float64]
+
+_HOUR_S, _DAY_S = 3600, 86400
+PRICE = 0.5
+TURN = PRICE / (1.0 + PRICE)
+"""P(late) at which releasing now costs no more than any later lead."""
+SHAPES = [(nodes, hours * _HOUR_S) for nodes in (1, 2, 4, 8, 16) for hours in (24, 48)]
+LINKS_A_SHAPE = 10
+ANEW_S = 600
+SITE_NODES, SITE_WAITING, SITE_CHAINS = 5000, 20_000, 1000
+SITE_SHAPES = [(n, hours * _HOUR_S) for n in range(1, 9) for hours in (24, 36, 48, 60, 72)]
+
+
+def draw_links(now: int, rng: np.random.Generator) -> list[list[HandoverInput]]:
+    """Draw ten links of each shape, at any point of their predecessors' runs."""
+    return [
+        [
+            _build_link(nodes, limit_s, f"chain-{nodes}-{limit_s}-{i}", now, int(run_s))
+            for i, run_s in enumerate(rng.integers(600, limit_s, LINKS_A_SHAPE))
+        ]
+        for nodes, limit_s in SHAPES
+    ]
+
+
+def _build_link(nodes: int, limit_s: int, user: str, now: int, run_s: int) -> HandoverInput:
+    return HandoverInput(
+        nodes=nodes,
+        time_limit_s=limit_s,
+        user=user,
+        predecessor_submit=now - run_s,
+        predecessor_start=now - run_s,
+        predecessor_end=now - run_s + limit_s,
+    )
+
+
+def _ask_together(
+    twin: Twin,
+    simulator: Simulator,
+    history: SubmissionHistory,
+    groups: list[list[HandoverInput]],
+    share: float,
+) -> list[NDArray[np.int32]]:
+    """Return the quantiles of each group."""
+    now = simulator.now
+    links = [link for group in groups for link in group]
+    known = {(link.user, link.predecessor_start) for link in links}
+    probes = [
+        Probe(link=group[0], stakes={(link.predecessor_end - now, TURN) for link in group})
+        for group in groups
+    ]
+    futures = Futures(twin, simulator, history, known, seed=now)
+    answers: dict[int, NDArray[np.int32]] = {}
+    for places in group_probes(probes, simulator.params, share):
+        told = futures.simulate_waits([probes[i] for i in places])
+        answers |= {i: one.compute_quantiles() for i, one in zip(places, told, strict=True)}
+    return [answers[i] for i in range(len(groups))]
+
+
+def measure_ls6(every_h: int, share: float) -> dict[str, Any]:
+    params = load_cluster_params(SHARED / "clusters/ls6.toml")
+    jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
+    first = min(job.submit for job in jobs) - 1
+    main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
+    known = Followed({job.job_id: job for job in jobs}, first)
+    rng, twin = np.random.default_rng(7), Twin()
+    rows: list[tuple[int, float, list[Any], list[Any]]] = []
+    """Of each shape: the instant, what came, both quantiles, both decisions."""
+    spent = np.zeros(2)
+    for point in range(SINCE, UNTIL, every_h * _HOUR_S):
+        known.follow_world(main, point)
+        groups = draw_links(point, rng)
+        if not rows:
+            _ask_together(twin, main, known.history, groups, share)  # it compiles
+        begun = time.process_time()
+        together = _ask_together(twin, main, known.history, groups, share)
+        between = time.process_time()
+        alone = [
+            [twin.forecast_from_simulator(main, link, known.history, seed=point) for link in group]
+            for group in groups
+        ]
+        spent += (between - begun, time.process_time() - between)
+        for group, answer, each in zip(groups, together, alone, strict=True):
+            real = main.fork()
+            start = real.run_until_started(real.inject(group[0].build_successor(point)))
+            assert start is not None  # noqa: S101 - the trace ends much later
+            left_s = np.array([link.predecessor_end - point for link in group])
+            single = np.array([one.compute_quantiles() for one in each])
+            odds = [compute_late_probability(q, left_s) for q in (answer, single)]
+            rows.append((point, float(start - point), [answer, single[0]], odds))
+    return _report_ls6(rows, spent)
+
+
+def _report_ls6(
+    rows: list[tuple[int, float, list[Any], list[Any]]], spent: Floats
+) -> dict[str, Any]:
+    loss = np.array([[_pinball_h(truth, q) for q in both] for _, truth, both, _ in rows])
+    frees = np.array([odds for *_, odds in rows]) >= TURN
+    same = frees[:, 0] == frees[:, 1]
+    odds = np.array([odds for *_, odds in rows])
+    open_ones = (odds[:, 1] > 0.05) & (odds[:, 1] < 0.95)
+    week = np.array([(point - SINCE) // (7 * _DAY_S) for point, *_ in rows])
+    sums = np.array([loss[week == w].sum(axis=0) for w in np.unique(week)])
+    counts = np.array([(week == w).sum() for w in np.unique(week)])
+    drawn = np.random.default_rng(4).integers(0, len(sums), (2000, len(sums)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
+    return {
+        "asked": int(frees[:, 0].size),
+        "cpu_s": spent.tolist(),
+        "times_fewer_cpu_s": float(spent[1] / spent[0]),
+        "pinball_h": loss.mean(axis=0).tolist(),
+        "pinball_difference_h": float((loss[:, 0] - loss[:, 1]).mean()),
+        "interval_h": np.quantile(means[:, 0] - means[:, 1], (0.025, 0.975)).tolist(),
+        "same_decisions_pct": 100.0 * float(same.mean()),
+        "unsure_ones": int(open_ones.sum()),
+        "same_of_unsure_pct": 100.0 * float(same[open_ones].mean()),
+        "largest_difference_of_odds": float(np.abs(odds[:, 0] - odds[:, 1]).max()),
+    }
+
+
+def _pinball_h(truth_s: float, quantile_s: NDArray[np.int32]) -> float:
+    levels, over = np.array(LEVELS), truth_s - quantile_s
+    return float(np.maximum(levels * over, (levels - 1.0) * over).mean()) / _HOUR_S
+
+
+class Site:
+    """A full machine, its queue and eight days of its past.
+
+    Waiting jobs have all priorities, and each shape of chain one of them, as of its QOS.
+    """
+
+    def __init__(self, seed: int = 5) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._now = EPOCH + 8 * _DAY_S
+        self.history = self._build_history(whole_nodes(60_000, 1.0, seed=seed, nodes=SITE_NODES))
+        self.groups: list[list[HandoverInput]] = [[] for _ in SITE_SHAPES]
+        """The hand-overs of each shape."""
+        self.priority = (
+            self._rng.permutation(len(SITE_SHAPES)) * 10_000 // len(SITE_SHAPES)
+        ).tolist()
+        running, pending = self._build_chains()
+        others = whole_nodes(SITE_WAITING + SITE_NODES, 1.0, seed=seed + 1, nodes=SITE_NODES)
+        rest = [_build_job(*row) for _, *row in zip(*_list_columns(others), strict=True)]
+        used = sum(job.nodes for job, *_ in running)
+        while rest and used + rest[-1].nodes <= SITE_NODES:
+            job = replace(rest.pop(), job_id=200_000 + used)
+            since = self._now - int(self._rng.integers(0, job.time_limit_s))
+            running.append((job, since, range(used, used + job.nodes)))
+            used += job.nodes
+        for i, job in enumerate(rest[: SITE_WAITING - SITE_CHAINS]):
+            priority = int(self._rng.integers(0, 10_000))
+            waits = replace(job, job_id=i + 1, submit=self._now, priority=priority)
+            pending.append((waits, self._now))
+        self.simulator = Simulator.from_queue(
+            whole_node_params(SITE_NODES), now=self._now, running=running, pending=pending
+        )
+
+    def _build_history(self, past: Table) -> SubmissionHistory:
+        """Each past job has waited for some hours."""
+        history = SubmissionHistory(EPOCH)
+        events: list[tuple[int, int, bool]] = []
+        for i, (at, *row) in enumerate(zip(*_list_columns(past), strict=True)):
+            if at <= self._now:
+                job = _build_job(*row)
+                history.record_submit(at, i, job)
+                start = at + int(self._rng.exponential(4 * _HOUR_S))
+                events += [(start, i, True), (start + job.run_s, i, False)]
+        for at, i, starts in sorted(events):
+            if at <= self._now:
+                (history.record_start if starts else history.record_end)(at, i)
+        return history
+
+    def _build_chains(
+        self,
+    ) -> tuple[list[tuple[SimJob, int, range]], list[tuple[SimJob, int | None]]]:
+        """Return the running predecessors, and the successors behind them. Narrow ones are more."""
+        weight = np.array([1.0 / nodes for nodes, _ in SITE_SHAPES])
+        shapes = self._rng.choice(len(SITE_SHAPES), SITE_CHAINS, p=weight / weight.sum())
+        running: list[tuple[SimJob, int, range]] = []
+        pending: list[tuple[SimJob, int | None]] = []
+        used = 0
+        for i, shape in enumerate(shapes.tolist()):
+            nodes, limit_s = SITE_SHAPES[shape]
+            before = SimJob(
+                job_id=100_001 + i,
+                nodes=nodes,
+                time_limit_s=limit_s,
+                run_s=limit_s,
+                user=f"chain-{i}",
+            )
+            run_s = int(self._rng.integers(1, limit_s))
+            running.append((before, self._now - run_s, range(used, used + nodes)))
+            used += nodes
+            after = build_afterany(before.job_id)
+            standby = replace(before, job_id=300_001 + i, dependencies=after)
+            pending.append((replace(standby, submit=self._now - run_s), None))
+            link = _build_link(nodes, limit_s, before.user, self._now, run_s)
+            self.groups[shape].append(replace(link, job_id=standby.job_id))
+        return running, pending
+
+    def list_probes(self) -> list[Probe]:
+        """List one question a shape, for the hand-overs that are still open."""
+        now = self.simulator.now
+        waiting = {job.job_id for job in self.simulator.list_pending()}
+        still = [[link for link in group if link.job_id in waiting] for group in self.groups]
+        return [
+            Probe(
+                link=group[0],
+                priority=priority,
+                stakes={(link.predecessor_end - now, TURN) for link in group},
+            )
+            for group, priority in zip(still, self.priority, strict=True)
+            if group
+        ]
+
+
+def _list_columns(table: Table) -> tuple[list[int], ...]:
+    return tuple(
+        c.tolist() for c in (table.submit, table.nodes, table.limit_s, table.run_s, table.user)
+    )
+
+
+def _build_job(nodes: int, limit_s: int, run_s: int, user: int) -> SimJob:
+    return SimJob(nodes=nodes, time_limit_s=limit_s, run_s=run_s, user=f"u{user:03}")
+
+
+def measure_site(rounds: int, samples: int) -> dict[str, Any]:
+    site, told = Site(), list[dict[str, float]]()
+    simulator = site.simulator
+    known = {(link.user, link.predecessor_start) for group in site.groups for link in group}
+    for k in range(rounds + 1):
+        probes = site.list_probes()
+        twin = Twin(samples=samples if k else 2)  # the first round compiles
+        begun = time.process_time()
+        futures = Futures(twin, simulator, site.history, known, seed=simulator.now)
+        packs = group_probes(probes, simulator.params)
+        answers = [one for p in packs for one in futures.simulate_waits([probes[i] for i in p])]
+        spent = time.process_time() - begun
+        told.append(
+            {
+                "hand_overs": sum(len(probe.stakes) for probe in probes),
+                "groups": len(probes),
+                "asked_apart": len(packs),
+                "futures": float(np.mean([len(one.wait_s) for one in answers])),
+                "median_wait_h": float(np.median(np.concatenate([one.wait_s for one in answers])))
+                / _HOUR_S,
+                "cpu_s": spent,
+                "share_of_a_core": spent / ANEW_S,
+            }
+        )
+        print(json.dumps(told[-1]), file=sys.stderr, flush=True)
+        if k:
+            simulator.advance(simulator.now + ANEW_S)
+    share = float(np.mean([one["share_of_a_core"] for one in told[1:]]))
+    return {"rounds": told[1:], "share_of_a_core": share}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("part", choices=("ls6", "site"))
+    parser.add_argument("--every-h", type=int, default=40)
+    parser.add_argument("--share", type=float, default=SHARE)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=100)
+    words = parser.parse_args()
+    if words.part == "ls6" and not SHARED.is_dir():
+        sys.exit(f"twin_groups: the traces are not there: {SHARED}")
+    told = (
+        measure_ls6(words.every_h, words.share)
+        if words.part == "ls6"
+        else measure_site(words.rounds, words.samples)
+    )
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()
