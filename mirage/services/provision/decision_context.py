@@ -124,8 +124,8 @@ class DecisionContext:
         self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot, open_ones)
         self._policies: dict[str, Policy] = {}
         self._seen: dict[JobId, dict[str, Any]] = {}
-        """By standby: the beginning of the sha256 of what its model was shown, the age of the twin's
-        answer in seconds, and what a new release is expected to cost it."""
+        """By standby: the beginning of the sha256 of what its model was shown, the age of the
+        twin's answer in seconds, and what a new release is expected to cost it."""
         self._free_nodes: dict[str, int] = {}
         self._present = PresentQueue(snapshot, rules.hides_jobs)
         self._jobs: dict[str, Waits] = {}
