@@ -27,7 +27,7 @@ from urllib.error import HTTPError
 
 from benchmarks.plans_rpcs import CallCount, submit_plain
 from benchmarks.plans_scene import HOUR, MINUTE, open_scene, read_chain_id
-from benchmarks.plans_watch import ChainSpec, find_two_writers
+from benchmarks.plans_watch import ChainSpec
 from tests.support.handover.scene import Ran, Scene
 
 POLICY = "quantile"
@@ -37,10 +37,11 @@ LIMIT_MIN = 60
 WAITED_MIN = 30
 """What like jobs have waited before: the lead with which chains begin."""
 BACKLOG, WARM_UP_S = 8, 2 * HOUR
-COUNTED = {"limit_min": 30, "links": 4, "style": "sequential"}
-"""The chains of which RPCs are counted: three hand-overs each, on an idle cluster."""
+COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 4
+"""Of the chains of which RPCs are counted: three hand-overs each, on an idle cluster."""
 _EARLY = ("--mirage-lead=20:00", "--mirage-max-overlap=30:00")
 _LOOK_S = 2 * MINUTE
+_TIMES = ("earliest", "at", "latest")
 _USED = "JobIDRaw,JobName,Start,End"
 
 
@@ -48,7 +49,8 @@ _USED = "JobIDRaw,JobName,Start,End"
 class HandOver:
     """What a hand-over cost: seconds, of a chain with one node."""
 
-    interrupted_s: int
+    late_s: int
+    """From the predecessor's end to the script's start; negative: two links wrote at once."""
     idle_s: int
     """For which jobs of the successor held a node before its script began."""
     returns: int
@@ -65,9 +67,7 @@ class Sentence:
 
     @property
     def is_inside(self) -> bool:
-        return (
-            self.earliest - MINUTE <= self.began <= self.latest + MINUTE
-        )  # whole minutes are said
+        return self.earliest - MINUTE <= self.began <= self.latest + MINUTE  # as whole minutes
 
 
 @dataclass
@@ -107,18 +107,19 @@ class Sentences:
             (name, run.link): run.start for name in self.chains for run in self.scene.ran(name)
         }
         return [
-            Sentence(*(_parse_instant(text[word]) for word in ("earliest", "at", "latest")),
-                     began=began[key])
+            Sentence(*(_parse_instant(text[word]) for word in _TIMES), began[key])
             for key, text in self.texts.items()
             if key in began
-        ]  # fmt: skip
+        ]
 
 
 def _parse_instant(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def measure_load(scene: Scene, load: str, handovers: int) -> tuple[dict[str, list[HandOver]], Any]:
+def measure_load(
+    scene: Scene, load: str, handovers: int
+) -> tuple[dict[str, list[HandOver]], list[Sentence]]:
     """Let one chain of each kind run beside the others; (hand-overs by kind, sentences)."""
     names = {kind: f"{load}-{kind}" for kind in KINDS}
     links = handovers + 1
@@ -134,7 +135,7 @@ def measure_load(scene: Scene, load: str, handovers: int) -> tuple[dict[str, lis
             run_s=LIMIT_MIN * MINUTE,
             limit_min=LIMIT_MIN,
             style="sequential",
-            options=options,
+            options=(*options, f"--job-name={names[kind]}"),
         )
         ids[names[kind]] = read_chain_id(scene, job)
     sentences = Sentences(scene, ids)
@@ -189,28 +190,35 @@ def list_handovers(ran: Sequence[Ran], spans: dict[int, tuple[int, int]]) -> lis
         held_s = sum(end - start for start, end in given)
         waited_s = after.start - spans[after.job_id][0]
         late_s = after.start - spans[before.job_id][1]
-        found.append(HandOver(max(0, late_s), held_s + max(0, waited_s), len(given)))
+        found.append(HandOver(late_s, held_s + max(0, waited_s), len(given)))
     return found
 
 
 def count_rpcs(scene: Scene) -> dict[str, tuple[int, int]]:
     """(RPCs of the owner, returns) of a chain with returns, and of one without."""
-    found = {}
-    for kind in (RETURNS, HOLDS):
-        count = CallCount(scene)
-        spec = ChainSpec(name=f"counted-{kind}", options=(*_EARLY, *KINDS[kind]), **COUNTED)
-        chain = spec.submit(scene)
+    return {kind: _count_rpcs(scene, kind) for kind in (RETURNS, HOLDS)}
 
-        def is_over(name: str = spec.name, links: int = spec.links) -> bool:
-            count.look()
-            return len(scene.ran(name)) >= links
 
-        scene.testbed.wait_until(is_over, 8 * HOUR, f"the last link of {spec.name}")
+def _count_rpcs(scene: Scene, kind: str) -> tuple[int, int]:
+    count = CallCount(scene)
+    spec = ChainSpec(
+        name=f"counted-{kind}",
+        style="sequential",
+        limit_min=COUNTED_LIMIT_MIN,
+        links=COUNTED_LINKS,
+        options=(*_EARLY, *KINDS[kind]),
+    )
+    chain = spec.submit(scene)
+
+    def is_over() -> bool:
         count.look()
-        back = len(list((scene.root / "alice" / "state" / chain / "returns").glob("*")))
-        _cancel_chains(scene)
-        found[kind] = (count.total, back)
-    return found
+        return len(scene.ran(spec.name)) >= spec.links
+
+    scene.testbed.wait_until(is_over, 8 * HOUR, f"the last link of {spec.name}")
+    count.look()
+    back = len(list((scene.root / "alice" / "state" / chain / "returns").glob("*")))
+    _cancel_chains(scene)
+    return count.total, back
 
 
 def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
@@ -221,7 +229,7 @@ def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
     ]
     for load, kinds in loads.items():
         for kind, found in kinds.items():
-            mean = statistics.fmean(one.interrupted_s for one in found) / MINUTE
+            mean = statistics.fmean(max(0, one.late_s) for one in found) / MINUTE
             idle_h = sum(one.idle_s for one in found) / HOUR
             returns = sum(one.returns for one in found)
             rows.append(
@@ -244,7 +252,8 @@ def format_sentences(sentences: Sequence[Sentence]) -> str:
 
 def measure(handovers: int) -> list[str]:
     """Print the tables; return the offences."""
-    loads, sentences = {}, []
+    loads: dict[str, dict[str, list[HandOver]]] = {}
+    sentences: list[Sentence] = []
     with open_scene() as scene:
         scene.let_jobs_wait(WAITED_MIN, jobs=24)
         scene.start_service(policy=POLICY)
@@ -252,32 +261,34 @@ def measure(handovers: int) -> list[str]:
         for load in ("light", "heavy"):
             if load == "heavy":
                 scene.fill(backlog=BACKLOG, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-                warm = scene.testbed.now() + WARM_UP_S
-                scene.testbed.wait_until(
-                    lambda at=warm: scene.testbed.now() >= at, 2 * WARM_UP_S, "warm up"
-                )
+                _let_pass(scene, WARM_UP_S)
             loads[load], more = measure_load(scene, load, handovers)
             sentences += more
             print("\n".join(format_loads({load: loads[load]})[-3:]), flush=True)
-        offences = _find_offences(scene, loads, handovers)
+    offences = _find_offences(loads, handovers)
     print("\n".join(format_loads(loads)))
     for kind, (calls, back) in rpcs.items():
-        print(f"{kind}: {calls} RPCs of {COUNTED['links']} links, {back} links gave nodes back")
+        print(f"{kind}: {calls} RPCs of {COUNTED_LINKS} links, {back} links gave nodes back")
     print(format_sentences(sentences))
     return offences
 
 
-def _find_offences(
-    scene: Scene, loads: dict[str, dict[str, list[HandOver]]], handovers: int
-) -> list[str]:
+def _let_pass(scene: Scene, seconds: float) -> None:
+    until = scene.testbed.now() + seconds
+    scene.testbed.wait_until(lambda: scene.testbed.now() >= until, 2 * seconds, "warm up")
+
+
+def _find_offences(loads: dict[str, dict[str, list[HandOver]]], handovers: int) -> list[str]:
     found = []
     for load, kinds in loads.items():
         for kind, done in kinds.items():
             if len(done) < handovers:
                 found.append(f"{load}, {kind}: {len(done)} hand-overs, {handovers} were asked for")
-            name = f"{load}-{kind}"
-            spec = ChainSpec(name=name, style="sequential", limit_min=LIMIT_MIN, links=0)
-            found += find_two_writers(scene.ran(name), [], spec)
+            found += [
+                f"{load}, {kind}: a link began {-one.late_s} s before the end of the one before it"
+                for one in done
+                if one.late_s < 0
+            ]
     if not sum(one.returns for one in loads["light"][RETURNS]):
         found.append("no link gave its nodes back on an idle cluster")
     return found
