@@ -106,11 +106,12 @@ class Sentences:
         began = {
             (name, run.link): run.start for name in self.chains for run in self.scene.ran(name)
         }
-        return [
-            Sentence(*(_parse_instant(text[word]) for word in _TIMES), began[key])
-            for key, text in self.texts.items()
-            if key in began
-        ]
+        found = []
+        for key, text in self.texts.items():
+            if key in began:
+                earliest, at, latest = (_parse_instant(text[word]) for word in _TIMES)
+                found.append(Sentence(earliest, at, latest, began[key]))
+        return found
 
 
 def _parse_instant(text: str) -> float:
