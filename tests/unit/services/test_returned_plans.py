@@ -82,6 +82,22 @@ def test_no_policy_frees_or_plans_a_link_that_gave_its_nodes_back_before_its_pla
     assert returned.last.inputs["planned_release"] == DUE
 
 
+@POLICIES
+def test_nor_one_whose_job_slurm_forgot_before_a_look_showed_it(
+    acting_store: Store, policy: Callable[[], SimplePolicy]
+) -> None:
+    """MinJobAge is shorter than a tick."""
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    site = Site(acting_store, Leads(None))
+    looked(acting_store, predecessor() + WAITS, EARLY - 30)
+    site.policy = policy()
+    for now in (EARLY + 30, EARLY + 90, DUE - 60):
+        assert site.tick(predecessor() + again(), now=now) == []
+    assert (site.last.action, site.last.policy) == (Action.WAIT, "guard")
+    site.tick(predecessor() + again(), now=DUE + 300)
+    assert site.last.policy != "guard"
+
+
 def test_a_policy_decides_where_slurm_has_not_carried_its_plan_out(returned: Site) -> None:
     returned.policy = Frees()
     assert returned.tick(predecessor() + again(), now=DUE + 300) == [("free", 21, "")]
