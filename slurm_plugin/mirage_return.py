@@ -13,6 +13,8 @@ import sys
 
 LIMIT_S = 90
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
+STAT = "/proc/stat"
+POWERED_UP_S = 1800  # a node that booted so shortly before the job began was powered up for it
 
 
 # --- this link ---------------------------------------------------------------------------------------
@@ -56,6 +58,7 @@ def decide_return(words, environ):
     before = int(words["behind"])
     rows = mirage_jobs.fetch_rows([link.job, before], environ)
     own, predecessor = rows.get(link.job), rows.get(before)
+    _look_at_node(own, environ)
     most_s = mirage_forecast.parse_whole(words.get("bound") or "")
     minutes = choose_minutes(link, own, predecessor, most_s)
     _heed_service(link, environ)
@@ -124,6 +127,30 @@ def record_return(link, count, release, why):
     text = "%d %d %d\n%s\n" % (count, link.job, release, why)
     if not mirage_waits.replace_file(link.get_path("returns", link.index), text):
         raise Keeps("returns/%d cannot be written" % (link.index,))
+
+
+def _look_at_node(own, environ):
+    """Raise Keeps where Slurm seems to have powered this node up for the job; other nodes of the
+    job are not seen."""
+    import mirage_service
+
+    if own is None or not mirage_service.read_slurm_setting("SuspendProgram", environ):
+        return
+    boot = read_boot_time()
+    if boot is None or own.start is None or boot > own.start - POWERED_UP_S:
+        raise Keeps("Slurm powers nodes up here, and this one booted shortly before the job began")
+
+
+def read_boot_time():
+    """When this node booted, in seconds since the epoch; None where the kernel does not say."""
+    import mirage_forecast
+
+    try:
+        with open(STAT) as lines:
+            words = [line.split() for line in lines if line.startswith("btime ")]
+    except OSError:
+        return None
+    return mirage_forecast.parse_whole(words[0][1]) if words and len(words[0]) == 2 else None
 
 
 def _heed_service(link, environ):
