@@ -192,6 +192,7 @@ mirage_ask_verdict() { # sets mirage_minutes and mirage_verdict, in words; the r
         export MIRAGE_URL MIRAGE_CLUSTER_NAME &&
         mirage_limit 120 "$mirage_python" -IS "$mirage_plugin/mirage_return.py" "dir=$mirage_dir" \
             "chain=$mirage_chain" "link=$mirage_index" "job=$mirage_job" "behind=$mirage_behind" \
+            "since=$mirage_since" \
             "left=$mirage_left" "bound=$1" "style=$mirage_style" "price=$mirage_price" \
             "lead=$mirage_lead" "service=$mirage_service" "plans=$mirage_plans" \
             "max_lead=$mirage_max_lead" "returns=$mirage_returns" \

@@ -13,6 +13,9 @@ import sys
 
 LIMIT_S = 90
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
+LEAVES_S = 60  # until a job that gives its nodes back is gone, with an epilog
+LEAST_BACK_S, MOST_BACK_S = 60, 1800
+CLOCK_S = 120  # mirage_waits.py
 STAT = "/proc/stat"
 POWERED_UP_S = 1800  # a node that booted so shortly before the job began was powered up for it
 
@@ -60,7 +63,7 @@ def decide_return(words, environ):
     own, predecessor = rows.get(link.job), rows.get(before)
     _look_at_node(own, environ)
     most_s = mirage_forecast.parse_whole(words.get("bound") or "")
-    minutes = choose_minutes(link, own, predecessor, most_s)
+    minutes = choose_minutes(link, own, predecessor, measure_back(words, own), most_s)
     _heed_service(link, environ)
     _look_at_queue(link, environ)
     release = predecessor.start + 60 * minutes
@@ -181,10 +184,25 @@ def _look_at_queue(link, environ):
 # --- when? -------------------------------------------------------------------------------------------
 
 
-def choose_minutes(link, own, predecessor, most_s=None):
+def measure_back(words, own):
+    """Return what giving back costs, in seconds of the link's nodes: another start, expected to take
+    as long as this one has taken from the job's start to the carrier's first line, and the leave.
+
+    Between one minute and half an hour, whatever the clocks say; BACK_S where they say nothing.
+    """
+    import mirage_forecast
+
+    began = mirage_forecast.parse_whole(words.get("since") or "")
+    if began is None or own is None or own.start is None or began < own.start - CLOCK_S:
+        return mirage_forecast.BACK_S
+    return max(LEAST_BACK_S, min(MOST_BACK_S, began - own.start + LEAVES_S))
+
+
+def choose_minutes(link, own, predecessor, back_s, most_s=None):
     """Return the minutes after the predecessor's start. Raises Keeps.
 
-    `most_s`: the link's max-overlap, if it started sooner: then it goes whatever the rule says.
+    `back_s`: what giving back costs. `most_s`: the link's max-overlap, if it started sooner: then it
+    goes whatever the rule says.
     """
     import mirage_forecast
     import mirage_jobs
@@ -198,9 +216,8 @@ def choose_minutes(link, own, predecessor, most_s=None):
         raise Keeps("the predecessor has no known end")
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
-    back_s = mirage_forecast.BACK_S
     price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
-    lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price)
+    lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
     if lead_s is None and most_s is not None:
         lead_s = left_s - back_s - mirage_forecast.MARGIN_S
     if lead_s is None:

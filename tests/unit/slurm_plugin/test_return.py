@@ -195,6 +195,29 @@ def test_a_job_outside_the_chain_that_waits_for_it_keeps_the_nodes(
 
 
 @pytest.mark.parametrize(
+    ("left_s", "took_s", "gives"),
+    [
+        (900, None, True),  # six minutes, where nothing is known
+        (900, 5, True),
+        (900, 700, False),
+        (600, None, False),
+        (600, 5, True),
+        (600, -30, True),
+        (600, -1000, False),  # no start lies after the first line
+        (5000, 100000, True),  # half an hour at most
+    ],
+)
+def test_what_giving_back_costs_is_what_this_start_took(
+    verdict: Verdict, left_s: int, took_s: int | None, gives: bool
+) -> None:
+    now = int(time.time())
+    verdict.planning.runs(end=now + left_s)
+    since = "" if took_s is None else now + took_s
+    said = verdict.asks(left=left_s, since=since)
+    assert said.startswith("back " if gives else "keep ")
+
+
+@pytest.mark.parametrize(
     ("setting", "stat", "keeps"),
     [
         ("SuspendProgram=/sbin/off\n", "cpu 1 2\nbtime {minute_ago}\n", True),
