@@ -59,19 +59,18 @@ CHAINS = (
         **_LIMIT,
     ),
 )
-_EARLY = ("--mirage-min-runtime=0", "--mirage-max-overlap=20:00", "--mirage-returns=2")
-_BRIEF = {"limit_min": 20, "links": 500, "max_overlap_s": 20 * MINUTE}
-RETURNING = (
-    ChainSpec(name="by-service", style="sequential", options=_EARLY, **_BRIEF),
+_EARLY = ("--mirage-min-runtime=0", "--mirage-max-overlap=60:00", "--mirage-lead=50:00")
+RETURNING = tuple(
     ChainSpec(
-        name="by-hand", style="sequential", options=(*_EARLY, "--mirage-lead=17:00"), **_BRIEF
-    ),
-    ChainSpec(
-        name="alone",
+        name=f"{name}-{one}",
         style="sequential",
-        options=(*_EARLY, "--mirage-service=none", "--mirage-lead=17:00"),
-        **_BRIEF,
-    ),
+        limit_min=60,  # a client that cannot reach slurmctld asks for ten minutes of this clock
+        links=500,
+        max_overlap_s=HOUR,
+        options=(*_EARLY, *options),
+    )
+    for one in range(1, 4)
+    for name, options in (("served", ()), ("alone", ("--mirage-service=none",)))
 )
 _BOTH = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
 """The question with which a return begins, and a plan: about two jobs."""
@@ -282,6 +281,7 @@ def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> l
         def is_over() -> bool:
             watch.look()
             killer.look()
+            watch.resume_dead()
             return len(killer.kills) >= kills
 
         scene.testbed.wait_until(is_over, kills * HOUR, f"{kills} kills")

@@ -18,6 +18,7 @@ from tests.support.handover.scene import Ran, Scene
 DEFAULT_OVERLAP_S = 4 * 3600
 ROUNDING_S = MINUTE
 """Slurm counts time limits, and the minutes of a plan, in whole minutes."""
+RESUME_S = 5 * MINUTE
 LEAVES_S = 10 * MINUTE
 """A job that finds another one of its link at work asks Slurm twice, and leaves."""
 _LOOK_S = 1.0
@@ -73,6 +74,8 @@ class Watch:
     held: dict[str, str] = field(default_factory=dict)
     """The chains of which a link was held at the last look, and why."""
     _looked: float = 0.0
+    _resumed_at: dict[str, float] = field(default_factory=dict)
+    """Until when a chain is left alone: its new job may not have been seen yet."""
 
     def look(self) -> None:
         """Once a second at most. A slurmctld that does not answer is no look."""
@@ -102,11 +105,8 @@ class Watch:
         would do it. `evidence`: a folder for all that chains and service have written.
         """
         self._look_now()
-        for chain, spec in self.chains.items():
-            ended = has_ended(self.scene.ran(spec.name), spec)
-            if chain not in self.live and not ended and self._has_no_successor(chain):
-                print(f"{spec.name}: the last link ended before it had submitted the next one; "
-                      f"mirage-link resume: {self._resume(chain)}")  # fmt: skip
+        self._resumed_at.clear()
+        self.resume_dead()
         self._look_now()
         ran = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
@@ -127,6 +127,18 @@ class Watch:
             found += find_twin_runs(own, spec)
             found += find_two_writers(ran[chain], own, spec)
         return found, records
+
+    def resume_dead(self) -> None:
+        """Resume the chains whose last link had no time to submit a successor."""
+        for chain, spec in self.chains.items():
+            now = self.scene.testbed.now()
+            if chain in self.live or not self.looks or now < self._resumed_at.get(chain, 0):
+                continue
+            ended = has_ended(self.scene.ran(spec.name), spec)
+            if not ended and self._has_no_successor(chain):
+                print(f"{spec.name}: the last link ended before it had submitted the next one; "
+                      f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
+                self._resumed_at[chain] = now + RESUME_S
 
     def _look_now(self) -> None:
         self._looked = 0.0

@@ -1,10 +1,10 @@
 """Chains whose early links give their nodes back beside chains that hold them, on a real Slurm.
 
-    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.return_pairs [--handovers 7]
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.return_pairs [--handovers 6]
 
 Three chains of alice's run beside each other, with the same time limit: early links give their
 nodes back (`--mirage-returns=2`), they hold them (`--mirage-returns=0`), and plain Slurm, whose
-links submit their successor with `afterany`. Jobs of the partition have waited for half an hour
+links submit their successor with `afterany`. Jobs of the partition have waited for 20 minutes
 before. First the cluster is idle (light), then bob's jobs keep it full (heavy). A service decides.
 Before that slurmctld counts (sdiag) the RPCs of a chain with returns, and of the same one without.
 
@@ -33,12 +33,12 @@ from tests.support.handover.scene import Ran, Scene
 POLICY = "quantile"
 RETURNS, HOLDS, PLAIN = "returns", "holds", "plain"
 KINDS = {RETURNS: ("--mirage-returns=2",), HOLDS: ("--mirage-returns=0",), PLAIN: ()}
-LIMIT_MIN = 60
-WAITED_MIN = 30
+LIMIT_MIN = 40
+WAITED_MIN = 20
 """What like jobs have waited before: the lead with which chains begin."""
-BACKLOG, WARM_UP_S = 8, 2 * HOUR
-COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 4
-"""Of the chains of which RPCs are counted: three hand-overs each, on an idle cluster."""
+BACKLOG, RUN_S, WARM_UP_S = 8, (HOUR // 4, 3 * HOUR // 4), HOUR
+COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 3
+"""Of the chains of which RPCs are counted: two hand-overs each, on an idle cluster."""
 _EARLY = ("--mirage-lead=20:00", "--mirage-max-overlap=30:00")
 _LOOK_S = 2 * MINUTE
 _TIMES = ("earliest", "at", "latest")
@@ -261,7 +261,7 @@ def measure(handovers: int) -> list[str]:
         rpcs = count_rpcs(scene)
         for load in ("light", "heavy"):
             if load == "heavy":
-                scene.fill(backlog=BACKLOG, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
+                scene.fill(backlog=BACKLOG, gpus=4, run_s=RUN_S)
                 _let_pass(scene, WARM_UP_S)
             loads[load], more = measure_load(scene, load, handovers)
             sentences += more
@@ -297,7 +297,7 @@ def _find_offences(loads: dict[str, dict[str, list[HandOver]]], handovers: int) 
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--handovers", type=int, default=7, help="of each chain and load")
+    parser.add_argument("--handovers", type=int, default=6, help="of each chain and load")
     options = parser.parse_args(words)
     offences = measure(options.handovers)
     print("\n".join(offences) or "no offence")
