@@ -74,7 +74,13 @@ RETURNING = tuple(
 )
 _BOTH = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
 """The question with which a return begins, and a plan: about two jobs."""
-MOMENTS = ("both jobs", "who waits for it", "a new job", "the queue", "its predecessor")
+MOMENTS = {
+    "both jobs": re.compile(r"squeue .*-j \d+,\d+ -O "),
+    "who waits for it": re.compile(r"squeue .*-o %k %i %E$"),
+    "a new job": re.compile(r"sbatch .*\?after:"),
+    "the queue": re.compile(r"squeue .*-o %k %i$"),
+    "its predecessor": re.compile(r"squeue .*-j \d+ -o %T %S %e$"),
+}
 """What a link that gives its nodes back asks Slurm for, in this order."""
 KINDS = ("jobs", "plans", "returns", "waits", "started", "began", "ends", "requeued", "waited")
 """The folders of a chain in which a new file is a step."""
@@ -200,8 +206,8 @@ class ReturnKiller(Killer):
     """Where returns were when something was killed."""
     _predecessors: dict[int, int] = field(default_factory=dict)
     """Of the jobs that give back, or have."""
-    _taken: dict[int, int] = field(default_factory=dict)
-    """The steps of these jobs."""
+    _at: dict[int, int] = field(default_factory=dict)
+    """The moment to which these jobs have come: two for each question."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,19 +222,29 @@ class ReturnKiller(Killer):
                 self._strike(step)
 
     def _is_reached(self, job: int, what: str) -> bool:
-        """Count a step of a return; return whether it is the one that was drawn."""
+        """Follow a return; return whether it has come to the moment that was drawn."""
         both = _BOTH.match(what)
         if both is not None and job == int(both[1]) > int(both[2]):  # a plan: the later one second
-            self._predecessors[job], self._taken[job] = int(both[2]), -1
-        if job not in self._taken or not what.startswith(("before ", "after ")):
+            self._predecessors[job], self._at[job] = int(both[2]), 0
+            return self._drawn == 0
+        when, _, call = what.partition(" ")
+        at = self._at.get(job)
+        if at is None or when not in ("before", "after"):
             return False
-        self._taken[job] += 1
-        return self._taken[job] == self._drawn
+        asked = [k for k, pattern in enumerate(MOMENTS.values()) if pattern.match(call)]
+        came = 2 * asked[0] + (when == "after") if asked else -1
+        if (
+            not at - 1 <= came <= at + 1
+        ):  # the queue may be looked at again; else it keeps its nodes
+            del self._at[job]
+            return False
+        self._at[job] = came
+        return came == self._drawn
 
     def _strike(self, step: Step) -> None:
         if step.job in _find_carriers() and self._kill(step):  # else the look came too late
             when = ("before", "after")[self._drawn % 2]
-            self.places[f"{when} the question about {MOMENTS[self._drawn // 2]}"] += 1
+            self.places[f"{when} the question about {list(MOMENTS)[self._drawn // 2]}"] += 1
             self._draw()
 
     def _kill_link(self, step: Step) -> bool:
