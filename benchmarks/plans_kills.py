@@ -242,7 +242,10 @@ class ReturnKiller(Killer):
         return came == self._drawn
 
     def _strike(self, step: Step) -> None:
-        if step.job in _find_carriers() and self._kill(step):  # else the look came too late
+        is_there = step.job in _find_carriers()
+        if not is_there:  # the look came too late
+            self._draw()
+        elif self._kill(step):
             when = ("before", "after")[self._drawn % 2]
             self.places[f"{when} the question about {list(MOMENTS)[self._drawn // 2]}"] += 1
             self._draw()
@@ -277,7 +280,7 @@ def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> l
     """Return the offences; prints the kills and the table of chains."""
     print(f"seed {seed}", flush=True)
     with open_scene() as scene:
-        log = CommandLog.lay_out(scene, step_s=20 if returns else 6, asks=returns)
+        log = CommandLog.lay_out(scene, step_s=40 if returns else 6, asks=returns)
         if not returns:
             scene.let_jobs_wait(WAIT_MIN, jobs=32)
         scene.start_service(policy="at-once", path=log.find_path(scene, "mirage"))

@@ -4,9 +4,10 @@
 
 Three chains of alice's run beside each other, with the same time limit: early links give their
 nodes back (`--mirage-returns=2`), they hold them (`--mirage-returns=0`), and plain Slurm, whose
-links submit their successor with `afterany`. Jobs of the partition have waited for 20 minutes
-before. First the cluster is idle (light), then bob's jobs keep it full (heavy). A service decides.
-Before that slurmctld counts (sdiag) the RPCs of a chain with returns, and of the same one without.
+links submit their successor with `afterany`. Jobs of the partition have waited for a quarter of an
+hour before. First the cluster is idle (light), then bob's jobs keep it full (heavy). A service
+decides. Before that slurmctld counts (sdiag) the RPCs of a chain with returns, and of the same one
+without.
 
 The tables have a row for each chain and load, what returns cost in RPCs, and what came of the
 sentence "Link N is expected to start at ...", read as its predecessor has used half of its time
@@ -33,8 +34,8 @@ from tests.support.handover.scene import Ran, Scene
 POLICY = "quantile"
 RETURNS, HOLDS, PLAIN = "returns", "holds", "plain"
 KINDS = {RETURNS: ("--mirage-returns=2",), HOLDS: ("--mirage-returns=0",), PLAIN: ()}
-LIMIT_MIN = 40
-WAITED_MIN = 20
+LIMIT_MIN = 30
+WAITED_MIN = 15
 """What like jobs have waited before: the lead with which chains begin."""
 BACKLOG, RUN_S, WARM_UP_S = 8, (HOUR // 4, 3 * HOUR // 4), HOUR
 COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 3
