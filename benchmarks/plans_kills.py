@@ -74,6 +74,7 @@ RETURNING = tuple(
 )
 _BOTH = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
 """The question with which a return begins, and a plan: about two jobs."""
+_PLANNED = re.compile(r" sbatch .*\?after:(\d+)\+")
 MOMENTS = {
     "both jobs": re.compile(r"squeue .*-j \d+,\d+ -O "),
     "who waits for it": re.compile(r"squeue .*-o %k %i %E$"),
@@ -218,8 +219,16 @@ class ReturnKiller(Killer):
         for victim in [name for name, at in self._back_at.items() if at <= now]:
             self._bring_back(victim)
         for step in self.steps.read_new():
-            if step.job is not None and self._is_reached(step.job, step.what):
-                self._strike(step)
+            job = self._find_submitter(step.what) if step.job is None else step.job
+            if job is not None and self._is_reached(job, step.what):
+                self._strike(Step(step.what, job))
+
+    def _find_submitter(self, what: str) -> int | None:
+        """The job that gives back by this sbatch, which has the first submission's environment."""
+        planned = _PLANNED.search(what)
+        before = int(planned[1]) if planned is not None else None
+        found = [job for job in self._at if self._predecessors[job] == before]
+        return max(found, default=None)
 
     def _is_reached(self, job: int, what: str) -> bool:
         """Follow a return; return whether it has come to the moment that was drawn."""
