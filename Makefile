@@ -40,7 +40,7 @@ RELEASE_TESTS ?= $A/cluster/test_contract.py $A/cluster/test_odd_requests_real.p
 	$A/slurm_plugin/test_conformance.py $A/slurm_plugin/test_conformance_run.py \
 	$A/slurm_plugin/test_hooks.py $A/slurm_plugin/test_options_real.py $A/slurm_plugin/test_return_real.py $A/identity '$A/handover/test_early_release.py::$(ONE_REGIME)' \
 	$A/handover/test_survival.py $A/handover/test_pinned.py $A/handover/test_submit_mode.py \
-	$A/handover/test_plan_real.py '$A/fidelity/test_fidelity.py::test_plans_are_those_of_squeue_start[age]'
+	$A/handover/test_plan_real.py $A/handover/test_return_by_costs.py '$A/fidelity/test_fidelity.py::test_plans_are_those_of_squeue_start[age]'
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 # The kernels are compiled by then.

@@ -1,6 +1,7 @@
 """Send one request to the Mirage service, and check the answer."""
 
 import os
+import time
 
 import mirage_service
 from mirage_service import Unreachable
@@ -62,8 +63,11 @@ def _query_peer(peer, method, path, body, environ, more):
 
 def _read_answer(stream, whole):
     """The answer's head, and where it is no welcome one its words too; or all of it."""
-    answer = b""
+    answer, until = b"", time.monotonic() + LIMIT_S
     while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and answer[8:10] == b" 2")):
+        stream.settimeout(
+            max(0.001, until - time.monotonic())
+        )  # one that comes in drops is late too
         part = stream.recv(4096)
         if not part:
             break

@@ -188,6 +188,28 @@ def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
     return again[1] if again is not None and again[0] < price * left_s else None
 
 
+def look_up_return_lead(points, left_s, price, back_s=BACK_S):
+    """The same by what a new release is expected to cost.
+
+    `points`: (seconds left as the nodes are given back, the cost of the best new release from then
+    on, its lead), ascending.
+    """
+    back_at_s = left_s - back_s
+    lower = sum(point[0] <= back_at_s for point in points) - 1
+    if lower < 0 or back_s < 0 or not 0 < price < float("inf"):
+        return None
+    from_s, from_cost_s, lead_s = points[lower]
+    cost_s = float(from_cost_s)
+    if lower + 1 < len(points):
+        to_s, to_cost_s, longer_s = points[lower + 1]
+        cost_s += (to_cost_s - from_cost_s) * (back_at_s - from_s) / (to_s - from_s)
+        if lead_s == from_s:  # all that was left there
+            lead_s = min(back_at_s, longer_s)
+    lead_s = max(MARGIN_S, lead_s)
+    keeps = price * left_s <= price * back_s + cost_s
+    return None if keeps or lead_s > back_at_s else lead_s
+
+
 def choose_first_lead(waits_s, price):
     """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
     may give its nodes back; of equals the shortest."""

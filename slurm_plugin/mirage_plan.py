@@ -71,11 +71,17 @@ def _register_chain(link, environ):
     body = link.read_line("unregistered")
     if not body or link.asks_nobody:
         return
+    import re
+
     import mirage_client
     import mirage_waits
 
     try:
-        mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
+        try:
+            mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
+        except mirage_client.Misread:  # by a service that is older than this plugin
+            body = re.sub(', "max_returns": [0-9]', "", body)
+            mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
     except mirage_client.ServiceRefused as error:
         said = "the service refuses to register the chain: %s" % (error,)
         mirage_waits.replace_file(link.get_path("not-registered"), said + "\n")
@@ -92,16 +98,18 @@ class Told(object):
     """The service's answer; `answered` is false if no service answered.
 
     `again_s`: after how many seconds it wants to be asked again; None if it does not say.
+    `return_costs`: what it says, unchecked, of the costs of a new release (mirage_return.py).
     """
 
-    __slots__ = ("again_s", "answered", "lead_s", "mode", "why")
+    __slots__ = ("again_s", "answered", "lead_s", "mode", "return_costs", "why")
 
-    def __init__(self, answered, why, mode=None, lead_s=None, again_s=None):
+    def __init__(self, answered, why, mode=None, lead_s=None, again_s=None, return_costs=None):
         self.answered = answered
         self.why = why
         self.mode = mode
         self.lead_s = lead_s
         self.again_s = again_s
+        self.return_costs = return_costs
 
     @property
     def is_planned(self):
@@ -137,17 +145,19 @@ def parse_answer(link, code, is_known, body):
 
         said = json.loads(body.decode("utf-8"))
         mode, lead_s = said.get("mode"), said.get("lead_s")
-        again_s = int(said["ask_again_s"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+        again_s, costs = int(said["ask_again_s"]), said.get("return_costs")
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return Told(True, "gives an unreadable answer")
     if mode in ("observe", "shadow"):
         link.record_mode(mode)
         return Told(True, mode, mode)
     link.remove_file("told_mode")
+    if not (is_known and mode == "act"):
+        costs = None
     is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
     if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
-        return Told(True, "names no lead", mode, again_s=again_s)
-    return Told(True, "", mode, int(lead_s), again_s)
+        return Told(True, "names no lead", mode, again_s=again_s, return_costs=costs)
+    return Told(True, "", mode, int(lead_s), again_s, costs)
 
 
 def _plan_nothing(link, before, environ, told):

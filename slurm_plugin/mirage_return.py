@@ -2,9 +2,10 @@
 """Decide whether a link that started early gives its nodes back, and when it is released again.
 
 A link of style `sequential` calls this once, as it begins to wait (carrier_overlap.sh), with
-NAME=VALUE words. It prints one line: `back MINUTES WORDS`, the minutes after the predecessor's
-start at which the link's new job becomes eligible; or `keep WORDS`. The return is counted in
-returns/LINK before the line is printed. Whatever is unknown means `keep`.
+NAME=VALUE words. The service's forecast decides where it is fresh, else the link's own last wait.
+This prints one line: `back MINUTES WORDS`, the minutes after the predecessor's start at which the
+link's new job becomes eligible; or `keep WORDS`. The return is counted in returns/LINK before the
+line is printed. Whatever is unknown means `keep`.
 Standard library, Python 3.6.
 """
 
@@ -18,6 +19,7 @@ LEAST_BACK_S, MOST_BACK_S = 60, 1800
 CLOCK_S = 120  # mirage_waits.py
 STAT = "/proc/stat"
 POWERED_UP_S = 1800  # a node that booted so shortly before the job began was powered up for it
+FRESH_S = 1200  # mirage/services/provision/return_costs.py
 
 
 # --- this link ---------------------------------------------------------------------------------------
@@ -63,12 +65,13 @@ def decide_return(words, environ):
     own, predecessor = rows.get(link.job), rows.get(before)
     _look_at_node(own, environ)
     most_s = mirage_forecast.parse_whole(words.get("bound") or "")
-    minutes = choose_minutes(link, own, predecessor, measure_back(words, own), most_s)
-    _heed_service(link, environ)
+    costs = read_costs(_ask_service(link, environ), link)
+    back_s = measure_back(words, own)
+    minutes, basis = choose_minutes(link, own, predecessor, most_s, costs, back_s)
     _look_at_queue(link, environ)
     release = predecessor.start + 60 * minutes
-    why = "link %d gives its nodes back: job %d may run for %d s more; the link is released again at %s" % (
-        link.index, before, predecessor.end - link.now, format_instant(release))  # fmt: skip
+    why = "link %d gives its nodes back: job %d may run for %d s more; the link is released again at %s, %s" % (
+        link.index, before, predecessor.end - link.now, format_instant(release), basis)  # fmt: skip
     record_return(link, count + 1, release, why)
     return minutes, why
 
@@ -156,8 +159,11 @@ def read_boot_time():
     return mirage_forecast.parse_whole(words[0][1]) if words and len(words[0]) == 2 else None
 
 
-def _heed_service(link, environ):
-    """Raise Keeps where the site only watches; a service that does not answer has no say."""
+def _ask_service(link, environ):
+    """Return what the service says of the costs of a new release; None where it does not answer.
+
+    Raises Keeps where the site only watches.
+    """
     import mirage_plan
 
     answer = mirage_plan.ask_service(link, environ)
@@ -165,6 +171,7 @@ def _heed_service(link, environ):
         raise Keeps("the site's Mirage is in mode %s" % (answer.mode,))
     if answer.answered and answer.mode is None:
         raise Keeps("the service %s" % (answer.why,))
+    return answer.return_costs
 
 
 def _look_at_queue(link, environ):
@@ -198,11 +205,40 @@ def measure_back(words, own):
     return max(LEAST_BACK_S, min(MOST_BACK_S, began - own.start + LEAVES_S))
 
 
-def choose_minutes(link, own, predecessor, back_s, most_s=None):
-    """Return the minutes after the predecessor's start. Raises Keeps.
+def read_costs(answer, link):
+    """Read the service's costs: (points, price) as look_up_return_lead takes them. None unless they
+    are whole, of this link, and of now: then the link's own rule decides."""
+    import calendar
+    import time
 
-    `back_s`: what giving back costs. `most_s`: the link's max-overlap, if it started sooner: then it
-    goes whatever the rule says.
+    import mirage_forecast
+    import mirage_waits
+
+    try:
+        columns = [answer[name] for name in ("left_s", "cost_s", "lead_s")]
+        numbers = [number for column in columns for number in column]
+        made_at = calendar.timegm(time.strptime(answer["made_at"], "%Y-%m-%dT%H:%M:%SZ"))
+        is_own = (answer["chain_id"], answer["link"]) == (link.chain, link.index)
+        price = answer["price"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    points = list(zip(*columns))
+    is_price = type(price) in (int, float) and 0 <= price <= mirage_forecast.LARGEST_PRICE
+    is_sound = all(type(number) is int and 0 <= number < 1 << 31 for number in numbers)
+    is_whole = points and len(numbers) == 3 * len(points)
+    is_fresh = -mirage_waits.CLOCK_S <= link.now - made_at <= FRESH_S
+    if not (is_own and is_price and is_sound and is_whole and is_fresh):
+        return None
+    is_possible = all(lead_s <= left_s for left_s, _, lead_s in points)
+    return (points, price) if is_possible and columns[0] == sorted(columns[0]) else None
+
+
+def choose_minutes(link, own, predecessor, most_s, costs, back_s):
+    """Return (the minutes after the predecessor's start, by what it is, in words). Raises Keeps.
+
+    `most_s`: the link's max-overlap, if it started sooner: then it goes whatever the rule says.
+    `costs`: of a new release, by the service (read_costs); None: the link's own wait decides.
+    `back_s`: what giving back costs.
     """
     import mirage_forecast
     import mirage_jobs
@@ -216,18 +252,24 @@ def choose_minutes(link, own, predecessor, back_s, most_s=None):
         raise Keeps("the predecessor has no known end")
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
-    price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
-    lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
-    if lead_s is None and most_s is not None:
-        lead_s = left_s - back_s - mirage_forecast.MARGIN_S
+    if costs is None:
+        price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
+        lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
+        basis = "by its last wait of %d s" % (waited_s,)
+    else:
+        points, price = costs
+        lead_s = mirage_forecast.look_up_return_lead(points, left_s, price)
+        basis = "by the service's forecast"
+    if lead_s is None and most_s is None:
+        raise Keeps("a new wait costs more than the %d s that are left, %s" % (left_s, basis))
     if lead_s is None:
-        raise Keeps("%d s are left, and it waited %d s" % (left_s, waited_s))
+        lead_s, basis = left_s - back_s - mirage_forecast.MARGIN_S, "for max-overlap"
     bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
     if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:
         raise Keeps("%d s are left for a release %d s before the end" % (left_s, lead_s))
-    return minutes
+    return minutes, basis
 
 
 if __name__ == "__main__":

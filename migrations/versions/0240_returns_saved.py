@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0240"
-down_revision = "0230"
+down_revision = "0231"
 
 
 def upgrade() -> None:

@@ -167,6 +167,9 @@ class Chain:
     mode: ChainMode = ChainMode.STANDBY
     min_runtime_s: int | None = None
     """A link that fails after less than this many seconds has failed fast; None: ten minutes."""
+    max_returns: int | None = None
+    """How often an early link may give its nodes back; None: nobody said, as of plugins whose links
+    never do."""
     created_at: int = 0
     cause: Cause | None = None
     """Who brought the chain into this state, and why; None: the chain simply continues."""

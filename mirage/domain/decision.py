@@ -40,6 +40,8 @@ class Forecast:
     p10_s: float | None = None
     p90_s: float | None = None
     samples: int = 0
+    waits_s: tuple[int, ...] = ()
+    """Equally likely waits, where a whole distribution is forecast; they are not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,9 @@ class PolicyView:
     counts_no_wait: bool = False
     """Whether `max_overlap_s` bounds the release too, as if the wait were nothing: the standby once
     started earlier than that, or the running link of a chain that nobody registered planned it."""
+    returns: int = 0
+    """How often the standby may still give its nodes back, should it start early
+    (`policy.rules.release_cost`)."""
     accrues_always: bool = False
     """Whether it earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
 

@@ -244,6 +244,16 @@ def _list_settings(settings):
     return [(name, "" if value is None else str(value)) for name, value in asked]
 
 
+def bound_returns(chain):
+    """Return how often a link may give its nodes back where client.conf is as on this host. A bound
+    that is no number allows none, as in mirage_return.py."""
+    import mirage_forecast
+
+    bound = mirage_service.read_configured("max_returns", chain.call.environ)
+    returns = _choose_returns(chain)
+    return min(returns, mirage_forecast.parse_whole(bound) or 0) if bound else returns
+
+
 def _choose_returns(chain):
     """Return how often a link may give its nodes back.
 

@@ -9,6 +9,7 @@ from mirage_client import LIMIT_S, Misread, ServiceRefused, Unreachable, post_ch
 
 RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
+NEW = ("max_returns", "style")  # an older service may take none of them; the newest first
 
 
 def register_chain(chain_id, job, settings, environ):
@@ -43,11 +44,14 @@ def register_chain(chain_id, job, settings, environ):
 def _try_request(fields, chain_id, environ):
     """Send the request and return its result in a line."""
     try:
-        try:
-            post_chain(chain_id, _format_body(fields), environ)
-        except Misread:  # by a service that is older than the names of some styles
-            fields = [field for field in fields if field[0] != "style"]
-            post_chain(chain_id, _format_body(fields), environ)
+        for name in [name for name in NEW if name in dict(fields)]:
+            try:
+                post_chain(chain_id, _format_body(fields), environ)
+            except Misread:  # by a service that is older than the name, or than some styles
+                fields = [field for field in fields if field[0] != name]
+            else:
+                return TAKEN
+        post_chain(chain_id, _format_body(fields), environ)
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
@@ -69,7 +73,8 @@ def _list_fields(chain_id, job, settings):
     """List the fields that are told of a chain, in JSON's words.
 
     Options that nobody asked for are left out, so that an older service understands the rest. The
-    style is always told, for its default was another one before.
+    style is always told, for its default was another one before; so are the returns of a style that
+    has some, for links of older plugins have none.
     """
     fields = [
         ("chain_id", '"%s"' % (chain_id,)),
@@ -91,4 +96,6 @@ def _list_fields(chain_id, job, settings):
         if name in settings.asked:
             fields.append((field, value))
     fields.append(("style", '"%s"' % (settings.style,)))
+    if settings.style == "sequential":
+        fields.append(("max_returns", settings.returns))
     return fields

@@ -64,10 +64,11 @@ def _register_chain(chain, job):
             chain.call, told % (chain.id, _format_length(settings), _describe_rule(settings))
         )
         return
+    settings.returns = carrier.bound_returns(chain)
     try:
         if job is None:
             raise mirage_client.Unreachable("sbatch printed no job id")
-        registration.register_chain(chain.id, job, chain.settings, chain.call.environ)
+        registration.register_chain(chain.id, job, settings, chain.call.environ)
     except Exception as error:
         # A link of mode submit never asks for a plan, and so would not send it.
         is_sent_later = job is not None and settings.mode != "submit"

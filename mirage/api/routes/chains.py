@@ -185,6 +185,7 @@ def _register_new_chain(
         style=new.style,
         mode=new.mode,
         min_runtime_s=new.min_runtime_s,
+        max_returns=new.max_returns,
     )
     bounds = chain_quota.ChainQuota(
         live=limit_overrides.read_effective_limits(

@@ -8,15 +8,16 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request
 
 from mirage.api.openapi import describe_write_errors
 from mirage.api.schemas import chain_schemas
-from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
+from mirage.domain.chain import MAX_LINKS, Chain, ChainId, ChainMode
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
 from mirage.http.chain_access import ChainPath, get_visible_chain
-from mirage.http.dependencies import Context, Identified, Reading, Writer, Writing
+from mirage.http.dependencies import Context, Identified, Reading, Writer, Writing, to_instant
 from mirage.http.idempotency import Idempotency
 from mirage.services.chains import submit_instruction
 from mirage.services.control import limit_overrides
 from mirage.services.provision.next_release import plan_next_release
+from mirage.services.provision.return_costs import KeptCosts, find_kept_costs
 from mirage.store.chains import push_times
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -48,7 +49,8 @@ def get_next_link(
     """Tell a running link what to do about the next link. Only the chain's owner may ask.
 
     In a chain of mode submit, the answer says whether to submit the next link now. In a chain
-    with standbys, it gives the lead to plan.
+    with standbys, it gives the lead to plan. A link that has started early hears as well what it
+    would cost to give its nodes back.
     """
     found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
     if found.uid != who.uid:
@@ -71,13 +73,33 @@ def get_next_link(
             tick_s=given.queue_interval_s,
             partial=given.partial(),
         )
-        return chain_schemas.NextLinkView(
+        view = chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
         )
+        costs = None
+        if link is not None:
+            costs = find_kept_costs(
+                tx, given.cluster_id, found, index=link, mode=plan.mode, now=now
+            )
+        if costs is None:
+            return view
+        return view.model_copy(update={"return_costs": _serialize_costs(found, costs)})
     answer = submit_instruction.get_submit_instruction(
         tx, given.cluster_id, found, now, given.queue_interval_s
     )
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
+
+
+def _serialize_costs(chain: Chain, costs: KeptCosts) -> chain_schemas.ReturnCostsView:
+    return chain_schemas.ReturnCostsView(
+        chain_id=chain.chain_id,
+        link=costs.index,
+        made_at=to_instant(costs.made_at),
+        price=costs.price,
+        left_s=list(costs.table.left_s),
+        cost_s=list(costs.table.cost_s),
+        lead_s=list(costs.table.lead_s),
+    )
 
 
 def _is_from_another_host(request: Request, proxy_uids: frozenset[int]) -> bool:

@@ -227,6 +227,32 @@ class ChainView(ChainSummary, Answer):
     )
 
 
+class ReturnCostsView(WireModel):
+    """What a new release is expected to cost a link that has started early and gives its nodes
+    back. The three lists have the same length; between two points the cost is interpolated."""
+
+    chain_id: str = Field(examples=[_CHAIN_ID])
+    link: int = Field(description="The link that asks.", examples=[3])
+    made_at: datetime = Field(
+        description="When the forecast was in force; it is 20 minutes old at most.",
+        examples=[_NOON],
+    )
+    price: float = Field(description="The overlap price of the costs.", examples=[0.5])
+    left_s: list[int] = Field(
+        description="How long before the predecessor's end the nodes are given back, ascending.",
+        examples=[[0, 1800, 3600]],
+    )
+    cost_s: list[int] = Field(
+        description="The expected cost of the best new release from then on, in seconds of "
+        "interruption, without what giving back costs.",
+        examples=[[1500, 600, 400]],
+    )
+    lead_s: list[int] = Field(
+        description="How long before the predecessor's end that release is.",
+        examples=[[0, 1800, 2400]],
+    )
+
+
 class NextLinkView(WireModel):
     """The instruction to a running link about the next link."""
 
@@ -247,6 +273,12 @@ class NextLinkView(WireModel):
         description="How long before the asking link's time limit the next link is to be "
         "released; null: plan no release.",
         examples=[7200],
+    )
+    return_costs: ReturnCostsView | None = Field(
+        default=None,
+        description="What the asking link may decide by, where it has started early, whether it "
+        "keeps its nodes; absent where the service knows nothing of now. Mode act and style "
+        "sequential only.",
     )
 
 

@@ -81,6 +81,13 @@ class NewChain(RequestBody):
         description="A link that fails after less than this time has failed fast. Default: ten "
         "minutes.",
     )
+    max_returns: int | None = Field(
+        None,
+        ge=0,
+        le=9,
+        description="How often a link of style sequential may give its nodes back where it starts "
+        "early. Default: never, as links of older plugins.",
+    )
     recipe: dict[str, Any] | None = Field(
         None,
         deprecated=True,

@@ -12,6 +12,7 @@ from mirage.cli.chains import timeline_text
 from mirage.cli.chains.timeline_rows import Timeline
 from mirage.domain.chain import MAX_LINKS
 from mirage.domain.sanitize import escape_unprintable
+from mirage.policy.rules.return_rule import look_up_return_lead
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -299,6 +300,17 @@ def _describe_repeats(row: Mapping[str, Any]) -> str:
 def _describe_inputs(row: Mapping[str, Any]) -> Iterator[str]:
     if row["time_left_s"] is not None:
         yield f"The running link's time limit leaves {format_duration(row['time_left_s'])}."
+    yield from _describe_forecast(row)
+    costs = row["inputs"].get("return_costs")
+    if costs is not None and row["time_left_s"] is not None:
+        points = list(zip(costs["left_s"], costs["cost_s"], costs["lead_s"], strict=True))
+        lead_s = look_up_return_lead(points, row["time_left_s"], costs["price"])
+        back = f"give its nodes back and be released again {format_duration(lead_s)} before the end"
+        verdict = "keep its nodes" if lead_s is None else back
+        yield f"Should the link start at once, it would by this forecast {verdict}."
+
+
+def _describe_forecast(row: Mapping[str, Any]) -> Iterator[str]:
     forecast = row["forecast"]
     if forecast is None:
         return

@@ -26,6 +26,8 @@ app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
 _STDOUT = "-"
+MOST_RETURNS = 2
+"""The default of chains, too (`slurm_plugin/mirage_wrapper/settings.py`)."""
 _Column = tuple[str, str, int]
 """(heading, figure, digits)"""
 _SHOWN: tuple[_Column, ...] = (
@@ -81,7 +83,15 @@ def evaluate_tables(
             "times a hand-over, as sequential chains with --mirage-returns do. 0: it holds its "
             "nodes until its predecessor ends.",
         ),
-    ] = 0,
+    ] = MOST_RETURNS,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard/--no-guard",
+            help="Bound how early a link may start by the default max-overlap: 4 h, or a quarter "
+            "of the time limit where that is less.",
+        ),
+    ] = True,
     intervals: Annotated[
         bool,
         typer.Option("--intervals", help="Also show 95 % intervals, in a wider table."),
@@ -94,8 +104,9 @@ def evaluate_tables(
     (reactive), 1 is the best choice in hindsight (oracle). Each policy decides at every instant of
     the tables from what was known then. planned-quantile is what links plan by themselves without a
     service, bounded by the default max-overlap. switch-quantile is the rule quantile at the default
-    price of a switch chain. With --returns a link that starts early may give its nodes back, by the
-    links' own rule; each return costs 6 minutes of its nodes. The load classes go by reactive's
+    price of a switch chain. A link that starts early may give its nodes back, as the policy's
+    forecast or its own last wait has it; each return costs 6 minutes of its nodes. --returns 0 and
+    --no-guard leave these parts of the product out. The load classes go by reactive's
     interruption: light up to 2 h, medium up to 12 h, heavy above 12 h. The 95 % intervals resample
     whole days. docs/reference/episodes.md has the definitions.
     """
@@ -128,14 +139,14 @@ def evaluate_tables(
         overlap_price=overlap_price,
         startup_h=startup_h,
         most_returns=returns,
+        guarded=guard,
     )
     judged = run_evaluation(request, TERMINAL)
     figures = compute_figures(judged, overlap_price)
     if plot is not None:
         pareto_plot.write_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
     warn_if_pooled(tables, TERMINAL)
-    document = build_document(figures, paths, tables, overlap_price, startup_h, returns)
-    _print_document(document, json_path, intervals)
+    _print_document(build_document(figures, request), json_path, intervals)
 
 
 def _split_paths_and_policies(

@@ -2,26 +2,57 @@
 
 import heapq
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.arrays import Ints
 from mirage.domain.chain import get_default_overlap_s
-from mirage.domain.decision import RECENT_HANDOVERS, RECENT_JOBS, Action, PolicyView, Waits
+from mirage.domain.decision import (
+    RECENT_HANDOVERS,
+    RECENT_JOBS,
+    Action,
+    Decision,
+    PolicyView,
+    Waits,
+)
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
 from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
-from mirage.policy.rules.overlap_bound import compute_max_lead_s
+from mirage.policy.rules.overlap_bound import bound_overlap, compute_max_lead_s
+from mirage.policy.rules.release_cost import FRESH_S, choose_next_lead
 from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
 """[E]: the number of the instant at which each successor becomes eligible. The last instant is
 the reactive one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a link may do that starts before its predecessor's end."""
+
+    overlap_price: float
+    returns: int = 0
+    """How often it may give its nodes back."""
+    guarded: bool = False
+    """Whether it overlaps by the default max-overlap at most: no release may be so early that it
+    would start sooner, and a link that does all the same leaves its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of each hand-over: columns [E]."""
+
+    chosen: Chosen
+    """The instants of the last releases."""
+    returns: Ints
+    """How often each link left its nodes before its predecessor's end."""
+
 
 OWN_PLAN = "planned-quantile"
 """The name of what links plan by themselves where no service answers."""
@@ -59,65 +90,42 @@ def run_policy(
     told: Callable[[int], None] = lambda _: None,
 ) -> Chosen:
     """Choose the first instant at which the policy frees each successor, else its predecessor's
-    end.
-
-    All hand-overs of the table run side by side in time, so a past hand-over is known to the policy
-    once its successor has started. `told` is called with each hand-over decided.
+    end. A link that starts early holds its nodes. `told` is called with each hand-over decided.
     """
-    return _PolicyRun(table, policy, overlap_price).choose_instants(told)
+    return play_policy(table, policy, Terms(overlap_price=overlap_price), told).chosen
 
 
-def run_own_plan(
+def play_policy(
+    table: EpisodeTable,
+    policy: Policy,
+    terms: Terms,
+    told: Callable[[int], None] = lambda _: None,
+) -> Played:
+    """Play each hand-over: the policy releases its successor, which may leave its nodes again.
+
+    A row of the table says what would have come of a release then, so a second release is a later
+    row. A link that starts soon after its release keeps or gives back by the policy's forecast of
+    then, any other by its own last wait. Its new release is planned then. All hand-overs of the
+    table run side by side in time, so a past hand-over is known to the policy once its successor
+    has started. `told` is called with each hand-over decided.
+    """
+    return _PolicyRun(table, policy, terms).play_handovers(told)
+
+
+def play_own_plan(
     table: EpisodeTable,
     rule: Policy,
-    overlap_price: float,
+    terms: Terms,
     told: Callable[[int], None] = lambda _: None,
-) -> Chosen:
-    """Choose the first instant at or after the release that the running link has planned by itself.
+) -> Played:
+    """Play what links do by themselves, without a service.
 
-    The link plans by the rule when it starts, and twice more at most, as
-    slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The lead is
-    at most the default max-overlap of the time limit plus the p10 of the wait. `told` is called
-    with each hand-over decided.
+    The running link plans its successor's release by the rule when it starts, and twice more at
+    most, as slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The
+    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `told` is
+    called with each hand-over decided.
     """
-    return _PolicyRun(table, rule, overlap_price).choose_planned_instants(told)
-
-
-def play_returns(
-    table: EpisodeTable, chosen: Chosen, overlap_price: float, most: int
-) -> tuple[Chosen, Ints]:
-    """Let each link that starts early decide, as it does on the cluster: keep or give back.
-
-    `most`: so often a hand-over at most. Returns the instants of the last releases, and [E] how
-    often each link gave its nodes back. A row of the table says what would have come of a release
-    then, so a second release is a later row: the first one at or after the planned release.
-    """
-    last, returns = chosen.copy(), np.zeros(len(table), dtype=np.int64)
-    for i in range(len(table)):
-        while returns[i] < most:
-            again = _find_next_release(table, i, int(last[i]), overlap_price)
-            if again is None:
-                break
-            last[i] = again
-            returns[i] += 1
-    return last, returns
-
-
-def _find_next_release(
-    table: EpisodeTable, i: int, released: int, overlap_price: float
-) -> int | None:
-    """Return the place of the instant at which the i-th link is released again, if it starts by the
-    release at `released` and gives its nodes back; None if it keeps them."""
-    instant_s = table.instant_s
-    left_s = -int(table.outcome_s[i, released])
-    if left_s <= 0:
-        return None
-    end_s = int(instant_s[-1])
-    start_s = end_s - left_s
-    lead_s = choose_return_lead(left_s, start_s - int(instant_s[released]), overlap_price)
-    if lead_s is None:
-        return None
-    return int(np.searchsorted(instant_s, max(end_s - lead_s, start_s + BACK_S)))
+    return _PolicyRun(table, rule, terms).play_planned_handovers(told)
 
 
 def select_known_waits(started: StartedJobs, now: int) -> Waits:
@@ -135,39 +143,89 @@ def select_known_waits(started: StartedJobs, now: int) -> Waits:
 class _PolicyRun:
     """One pass over all instants of a table in their order."""
 
-    def __init__(self, table: EpisodeTable, policy: Policy, overlap_price: float) -> None:
+    def __init__(self, table: EpisodeTable, policy: Policy, terms: Terms) -> None:
         self._table = table
         self._policy = policy
-        self._price = overlap_price
+        self._terms = terms
         self._last = table.outcome_s.shape[1] - 1
+        self._allowed_s = get_default_overlap_s(table.about.time_limit_s)
         self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
         self._started: dict[int, StartedJobs] = {}
         self._past = _PastHandovers(table.about.nodes, table.about.time_limit_s)
         self._partition = table.about.partition or _PARTITION
         self._queue = _build_rival_queue(self._partition.split(",")[0])
+        self._chosen = np.full(len(table), self._last, dtype=np.int64)
+        self._returns = np.zeros(len(table), dtype=np.int64)
+        self._planned = np.full(len(table), NONE, dtype=np.int64)
+        """[E]: the instant of a link's planned release; NONE: the policy decides it."""
 
-    def choose_instants(self, told: Callable[[int], None]) -> Chosen:
+    def play_handovers(self, told: Callable[[int], None]) -> Played:
         instants = self._table.instants
-        chosen = np.full(len(self._table), NONE, dtype=np.int64)
+        is_over = np.zeros(len(self._table), dtype=np.bool_)
         # Stable: where two hand-overs share an instant, the earlier start point comes first.
         for flat in np.argsort(instants, axis=None, kind="stable"):
             i, k = divmod(int(flat), instants.shape[1])
-            if chosen[i] != NONE:
+            if is_over[i]:
                 continue
-            if k == self._last or self._should_free(i, k, int(instants[i, k])):
-                chosen[i] = k
-                self._record_outcome(i, k, int(instants[i, k]))
-                self._started.pop(i, None)
-                told(i)
-        return chosen
+            waits_s = self._release(i, k)
+            if waits_s is None:
+                continue
+            self._chosen[i] = k
+            if not self._leave_nodes(i, waits_s):
+                is_over[i] = True
+                self._record_outcome(i, told)
+        return Played(self._chosen, self._returns)
 
-    def choose_planned_instants(self, told: Callable[[int], None]) -> Chosen:
-        chosen = np.full(len(self._table), self._last, dtype=np.int64)
+    def play_planned_handovers(self, told: Callable[[int], None]) -> Played:
         for i in range(len(self._table)):
-            chosen[i] = self._follow_plan(i)
+            self._chosen[i] = self._follow_plan(i)
+            while self._leave_nodes(i, ()):
+                self._chosen[i] = self._last if self._planned[i] == NONE else self._planned[i]
             self._started.pop(i, None)
             told(i)
-        return chosen
+        return Played(self._chosen, self._returns)
+
+    def _release(self, i: int, k: int) -> tuple[int, ...] | None:
+        """Return the waits that are forecast as the standby is released now, equally likely, empty
+        where none are; None if it is not released."""
+        planned = int(self._planned[i])
+        if k == self._last or k < planned:
+            return () if k == self._last else None
+        decision = self._decide(i, k)
+        if planned == NONE and decision.action is not Action.FREE:
+            return None
+        return () if decision.forecast is None else decision.forecast.waits_s
+
+    def _find_start(self, i: int) -> int:
+        """Return the start after the last release, seconds of the predecessor's run."""
+        return int(self._table.instant_s[-1]) + int(self._table.outcome_s[i, self._chosen[i]])
+
+    def _leave_nodes(self, i: int, waits_s: tuple[int, ...]) -> bool:
+        """Return whether the link leaves its nodes, and count that.
+
+        A new release is planned, unless the link was sent back: then it is the policy's.
+        """
+        start_s, end_s = self._find_start(i), int(self._table.instant_s[-1])
+        released_s, left_s = int(self._table.instant_s[self._chosen[i]]), end_s - start_s
+        returns = self._terms.returns - int(self._returns[i])
+        beyond = self._terms.guarded and left_s > self._allowed_s
+        if left_s <= 0 or (returns <= 0 and not beyond):
+            return False
+        self._planned[i] = NONE
+        if returns > 0:
+            price = self._terms.overlap_price
+            if waits_s and start_s - released_s <= FRESH_S:
+                lead_s = choose_next_lead(waits_s, price, left_s, returns)
+            else:
+                lead_s = choose_return_lead(left_s, start_s - released_s, price)
+            if lead_s is None and not beyond:
+                return False
+            most_s = self._allowed_s if self._terms.guarded else left_s
+            lead_s = min(most_s, left_s if lead_s is None else lead_s)
+            at_s = max(end_s - lead_s, start_s + BACK_S)
+            self._planned[i] = np.searchsorted(self._table.instant_s, at_s)
+        self._returns[i] += 1
+        return True
 
     def _follow_plan(self, i: int) -> int:
         """Return the place of the instant at which the plan of the i-th link is carried out."""
@@ -189,8 +247,7 @@ class _PolicyRun:
     def _plan_release(self, i: int, k: int, now: int) -> int:
         """Return the release that the link would plan now: its own end where nothing is known."""
         start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
-        allowed_s = get_default_overlap_s(self._table.about.time_limit_s)
-        view = replace(self._build_view(i, k, now), max_overlap_s=allowed_s)
+        view = replace(self._build_view(i, k, now), max_overlap_s=self._allowed_s)
         decision = self._policy.decide(view)
         most_s = compute_max_lead_s(decision, view)
         if decision.release_at is None or most_s is None:
@@ -201,8 +258,10 @@ class _PolicyRun:
         # Slurm counts whole minutes after the start: rounded up, and one at least.
         return start + MINUTE_S * max(1, -((start - at) // MINUTE_S))
 
-    def _should_free(self, i: int, k: int, now: int) -> bool:
-        return self._policy.decide(self._build_view(i, k, now)).action is Action.FREE
+    def _decide(self, i: int, k: int) -> Decision:
+        view = self._build_view(i, k, int(self._table.instants[i, k]))
+        decision = self._policy.decide(view)
+        return bound_overlap(decision, view) if self._terms.guarded else decision
 
     def _build_view(self, i: int, k: int, now: int) -> PolicyView:
         about = self._table.about
@@ -213,7 +272,10 @@ class _PolicyRun:
             partition=self._partition,
             nodes=about.nodes,
             time_limit_s=about.time_limit_s,
-            overlap_price=self._price,
+            overlap_price=self._terms.overlap_price,
+            returns=max(0, self._terms.returns - int(self._returns[i])),
+            max_overlap_s=self._allowed_s if self._terms.guarded else None,
+            counts_no_wait=bool(self._returns[i]),
             jobs=self._get_known_jobs(i, now),
             handovers=self._past.get_known_waits(now),
             queue=self._build_queue(i, k, now),
@@ -243,9 +305,12 @@ class _PolicyRun:
             planned_start=np.array([planned_start]),
         )
 
-    def _record_outcome(self, i: int, k: int, freed: int) -> None:
+    def _record_outcome(self, i: int, told: Callable[[int], None]) -> None:
+        k = self._chosen[i]
         start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
-        self._past.add_handover(start, start - freed)
+        self._past.add_handover(start, start - int(self._table.instants[i, k]))
+        self._started.pop(i, None)
+        told(i)
 
 
 class _PastHandovers:

@@ -8,7 +8,7 @@ import numpy as np
 from mirage.domain.arrays import Floats
 from mirage.domain.decision import PolicyView
 from mirage.domain.time_units import HOUR_S
-from mirage.episodes.judge.policy_runner import Chosen, select_known_waits
+from mirage.episodes.judge.policy_runner import Chosen, Played, select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policy.models.unavailable_model import UnavailableModel
@@ -16,19 +16,20 @@ from mirage.policy.results.comparison import Results, compute_load_h, merge_resu
 from mirage.ports import Policy
 
 
-def choose_instants(
+def play_auto(
     auto: AutoPolicy,
     table: EpisodeTable,
-    decided: Callable[[Policy], Chosen],
+    play: Callable[[Policy], Played],
     told: Callable[[Choice], None] = lambda _: None,
-) -> Chosen:
-    """Choose instants as `auto` does. `decided` runs a policy over the table.
+) -> Played:
+    """Play the hand-overs as `auto` does. `play` plays a policy over the table.
 
     Every candidate runs by itself first. The results of a hand-over are known to `auto` once its
     last successor had started. `told` is called with each choice.
     """
-    own = collect_results(table, {c.name: decided(c.policy) for c in _list_askable(auto, table)})
-    return decided(replace(auto, results=_CombinedResults(auto.results, own), told=told))
+    askable = _list_askable(auto, table)
+    own = collect_results(table, {c.name: play(c.policy).chosen for c in askable})
+    return play(replace(auto, results=_CombinedResults(auto.results, own), told=told))
 
 
 def _list_askable(auto: AutoPolicy, table: EpisodeTable) -> list[Candidate]:

@@ -25,8 +25,9 @@ from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import WINDOW, Trajectories
 from mirage.learn.artefact.safetensors_io import Weights
 from mirage.learn.evaluation import operating_points, time_splits
+from mirage.learn.evaluation.handover_costs import find_first_free
 from mirage.learn.settings import Hyperparameters
-from mirage.learn.trees import stopping, tree_training
+from mirage.learn.trees import tree_training
 from mirage.policy.models.agent_model import AdvantageUnit
 
 STAGES = 4
@@ -223,7 +224,7 @@ def judge_agent(
         seen = TrainingTensors.from_trajectories(later, plan.part)
         frees = training_tensors.compute_advantages(agent.net, seen, PRICES, plan.unit) > 0.0
         for price, free in zip(PRICES, frees, strict=True):
-            heard(window, price, stopping.find_first_free(free))
+            heard(window, price, find_first_free(free))
     figures = tree_training.summarize_windows(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from mirage.domain.arrays import Floats
 from mirage.learn.agents.networks import Net, NetInput
 from mirage.learn.agents.trajectories import Trajectories
-from mirage.learn.trees import stopping
+from mirage.learn.evaluation.handover_costs import compute_costs, find_first_free
 from mirage.policy.models.agent_model import AdvantageUnit
 
 PRICES = (0.15, 0.5, 1.5)
@@ -79,14 +79,14 @@ def choose_instants(
     net: Net, lesson: TrainingTensors, price: float, unit: AdvantageUnit
 ) -> NDArray[np.int64]:
     """Choose the instant [E] at which the agent frees each successor; D for never."""
-    return stopping.find_first_free(compute_advantages(net, lesson, (price,), unit)[0] > 0.0)
+    return find_first_free(compute_advantages(net, lesson, (price,), unit)[0] > 0.0)
 
 
 def score_net(net: Net, lesson: TrainingTensors, unit: AdvantageUnit) -> float:
     """Compute the net's cost as a share of plain Slurm's cost, mean over PRICES; less is better."""
-    cost_h = stopping.compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
+    cost_h = compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
     episodes = np.arange(len(lesson))
     frees = compute_advantages(net, lesson, PRICES, unit) > 0.0
-    spent = [cost_h[episodes, stopping.find_first_free(f), p].mean() for p, f in enumerate(frees)]
+    spent = [cost_h[episodes, find_first_free(f), p].mean() for p, f in enumerate(frees)]
     return float(np.mean(np.array(spent) / reactive))

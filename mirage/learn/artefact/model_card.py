@@ -42,7 +42,6 @@ def build_tree_card(
     """Build the card of trees: everything but the sha256; `told` are the run's own figures."""
     return {
         **build_card_header(family.name),
-        "boundary": {"factor": fitted.factor, "prices": tree_training.PRICES},
         "forecast": {
             "levels": LEVELS,
             "thresholds_h": family.thresholds_h,

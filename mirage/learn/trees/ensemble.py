@@ -7,40 +7,50 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.arrays import Floats, Observations
-from mirage.learn.trees.tree_families import Boosted, Family, FittedForecast, Forest, Trees
+from mirage.learn.trees.tree_families import (
+    THRESHOLDS_H,
+    Boosted,
+    BoostedTrees,
+    Family,
+    Forest,
+    ForestTrees,
+)
+from mirage.policy.models import quantiles
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Both families together. P(late) is the mean of the forest's and of xgboost's. The forecast of
-    the wait is xgboost's alone, which is a tenth of the size."""
+    """Both families together. A quantile of the wait is the mean of the forest's and of
+    xgboost's, on the scale of log(1 + hours)."""
 
     forest: Forest = field(default_factory=Forest)
     boosted: Boosted = field(default_factory=Boosted)
     name: str = field(default="ensemble", init=False)
-    thresholds_h: tuple[float, ...] = field(default=(), init=False)
+    thresholds_h: tuple[float, ...] = field(default=THRESHOLDS_H, init=False)
 
     def list_settings(self) -> dict[str, Any]:
         return {"forest": self.forest.list_settings(), "xgboost": self.boosted.list_settings()}
 
-    def fit_mean(self, observations: Observations, target: Floats) -> "EnsembleTrees":
-        return EnsembleTrees(
-            tuple(f.fit_mean(observations, target) for f in (self.forest, self.boosted))
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> "EnsembleForecast":
+        return EnsembleForecast(
+            self.forest.fit_forecast(observations, wait_h),
+            self.boosted.fit_forecast(observations, wait_h),
         )
-
-    def fit_forecast(self, observations: Observations, wait_h: Floats) -> FittedForecast:
-        return self.boosted.fit_forecast(observations, wait_h)
 
 
 @dataclass(frozen=True, slots=True)
-class EnsembleTrees:
-    """The mean of several fitted models."""
+class EnsembleForecast:
+    """A forest's P(wait <= t) and xgboost's log quantiles, side by side."""
 
-    members: tuple[Trees, ...]
+    forest: ForestTrees
+    boosted: BoostedTrees
 
     def predict(self, observations: Observations) -> Floats:
-        found: Floats = np.mean([m.predict(observations) for m in self.members], axis=0)
-        return found
+        columns = [self.forest.predict(observations), self.boosted.predict(observations)]
+        return np.concatenate(columns, axis=1)
+
+    def predict_log_quantiles(self, observations: Observations) -> Floats:
+        return quantiles.read_log_quantiles(self.predict(observations), THRESHOLDS_H)
 
 
 def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:

@@ -1,5 +1,4 @@
-"""Converts fitted trees to one ONNX graph: an observation in, P(late) and the forecast of the wait
-out."""
+"""Converts a fitted forecast to one ONNX graph: an observation in, the forecast of the wait out."""
 
 from typing import Any
 
@@ -12,43 +11,33 @@ from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 
 from mirage.domain.arrays import Observations
-from mirage.learn.trees.ensemble import EnsembleTrees
-from mirage.learn.trees.tree_families import BoostedTrees, ForestTrees, Trees
-from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, open_session
+from mirage.learn.trees.ensemble import EnsembleForecast
+from mirage.learn.trees.tree_families import BoostedTrees, FittedForecast, ForestTrees, Trees
+from mirage.policy.models.onnx_session import INPUT, WAIT, open_session
 
 OPSET, OPSET_ML, IR = 15, 3, 8
 """The ONNX operator set. Every onnxruntime of recent years supports it."""
 
 
-def export_trees(late: Trees, wait: Trees, features: int) -> bytes:
-    """Export both models as one ONNX graph with the outputs LATE [R, 1] and WAIT [R, Q or J]."""
-    nodes: list[Any] = []
-    initializers: list[Any] = []
-    for name, trees in ((LATE, late), (WAIT, wait)):
-        members = trees.members if isinstance(trees, EnsembleTrees) else (trees,)
-        means = [f"{name}_of_{m}" for m in range(len(members))]
-        for own, member in zip(means, members, strict=True):
-            parts = [
-                _rename_nodes(p, f"{own}_{i}_")
-                for i, p in enumerate(_convert_trees(member, features))
-            ]
-            for part in parts:
-                nodes += part.node
-                initializers += part.initializer
-            tails = [part.output[0].name for part in parts]
-            nodes.append(helper.make_node("Concat", tails, [own], axis=1))
-        nodes.append(helper.make_node("Mean", means, [name]))
+def export_trees(wait: FittedForecast, features: int) -> bytes:
+    """Export the forecast as an ONNX graph with the output WAIT: its columns [R, J + Q]
+    (`quantiles.read_log_quantiles`)."""
+    members = (wait.forest, wait.boosted) if isinstance(wait, EnsembleForecast) else (wait,)
+    converted = [part for member in members for part in _convert_trees(member, features)]
+    parts = [_rename_nodes(part, f"{WAIT}_{i}_") for i, part in enumerate(converted)]
+    nodes = [node for part in parts for node in part.node]
+    initializers = [tensor for part in parts for tensor in part.initializer]
+    tails = [part.output[0].name for part in parts]
+    nodes.append(helper.make_node("Concat", tails, [WAIT], axis=1))
     return _build_model(nodes, initializers, features)
 
 
 def measure_parity(
-    data: bytes, late: Trees, wait: Trees, observations: Observations
+    data: bytes, wait: FittedForecast, observations: Observations
 ) -> dict[str, float]:
     """Measure the largest difference between graph and trees over some observations, by output."""
-    found = open_session(data).run([LATE, WAIT], {INPUT: observations})
-    wanted = late.predict(observations), wait.predict(observations)
-    pairs = zip((LATE, WAIT), found, wanted, strict=True)
-    return {name: float(np.abs(got - want).max()) for name, got, want in pairs}
+    (answer,) = open_session(data).run([WAIT], {INPUT: observations})
+    return {WAIT: float(np.abs(answer - wait.predict(observations)).max())}
 
 
 def _convert_trees(trees: Trees, features: int) -> list[Any]:
@@ -75,10 +64,7 @@ def _rename_nodes(model: Any, prefix: str) -> Any:
 
 def _build_model(nodes: list[Any], initializers: list[Any], features: int) -> bytes:
     row = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, features])
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])
-        for name in (LATE, WAIT)
-    ]
+    outputs = [helper.make_tensor_value_info(WAIT, TensorProto.FLOAT, [None, None])]
     made = helper.make_graph(nodes, "mirage", [row], outputs, initializers)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", OPSET_ML)]
     model = helper.make_model(made, opset_imports=opsets, ir_version=IR)

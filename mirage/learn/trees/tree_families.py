@@ -54,9 +54,6 @@ class Family(Protocol):
     def list_settings(self) -> dict[str, Any]:
         """List the hyper-parameters, for the card."""
 
-    def fit_mean(self, observations: Observations, target: Floats) -> Trees:
-        """Fit trees to the mean of targets [R, M]."""
-
     def fit_forecast(self, observations: Observations, wait_h: Floats) -> FittedForecast:
         """Fit a forecast to waits [R], hours."""
 
@@ -79,22 +76,17 @@ class Forest:
     def list_settings(self) -> dict[str, Any]:
         return _list_settings(self)
 
-    def fit_mean(self, observations: Observations, target: Floats) -> "ForestTrees":
+    def fit_forecast(self, observations: Observations, wait_h: Floats) -> "ForestTrees":
+        within = (wait_h[:, None] <= np.asarray(self.thresholds_h)).astype(np.float64)
         forest = RandomForestRegressor(
             n_estimators=self.trees,
-            min_samples_leaf=_limit_leaf(self.leaf, target),
+            min_samples_leaf=_limit_leaf(self.leaf, within),
             max_features=self.features,
             max_samples=self.sample,
             random_state=self.seed,
             n_jobs=1,
         )
-        # scikit-learn warns about a column vector.
-        wanted = target if target.shape[1] > 1 else target[:, 0]
-        return ForestTrees(forest.fit(observations, wanted))
-
-    def fit_forecast(self, observations: Observations, wait_h: Floats) -> "ForestTrees":
-        within = wait_h[:, None] <= np.asarray(self.thresholds_h)
-        return self.fit_mean(observations, within.astype(np.float64))
+        return ForestTrees(forest.fit(observations, within))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +119,6 @@ class Boosted:
 
     def list_settings(self) -> dict[str, Any]:
         return _list_settings(self)
-
-    def fit_mean(self, observations: Observations, target: Floats) -> "BoostedTrees":
-        return BoostedTrees(tuple(self._fit_model(observations, y) for y in target.T))
 
     def fit_forecast(self, observations: Observations, wait_h: Floats) -> "BoostedTrees":
         logs = np.log1p(wait_h)

@@ -1,4 +1,4 @@
-"""Makes a policy from rows: fits trees, chooses the threshold, calibrates, and judges on later
+"""Makes a policy from rows: fits a forecast of the wait, calibrates it, and judges on later
 weeks."""
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.arrays import Floats
 from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.time_units import HOUR_S
 from mirage.episodes.judge.evaluation import (
     Figures,
     HandoverOutcomes,
@@ -18,37 +19,43 @@ from mirage.episodes.judge.evaluation import (
 )
 from mirage.learn.dataset import Rows
 from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
-from mirage.learn.trees import stopping
-from mirage.learn.trees.stopping import StepCallback
-from mirage.learn.trees.tree_families import Family, FittedForecast, Trees
+from mirage.learn.evaluation.handover_costs import compute_costs
+from mirage.learn.trees.tree_families import Family, FittedForecast
 from mirage.policy.models import conformal, quantiles
 from mirage.policy.models.conformal import QuantileShifts
-from mirage.policy.rules.late_threshold import is_late_enough
+from mirage.policy.rules.release_cost import ReleaseCosts
 
 PRICES = (0.15, 0.5, 1.5)
-"""The overlap prices for which the threshold's factor is chosen; one factor serves them all."""
+"""The overlap prices at which the card has what the policy chose on weeks that it had not seen."""
 HELD_BACK = 0.2
 """The share of the hand-overs, the newest, on which the forecast's adjustment is found."""
-STEPS = stopping.BLOCKS + 3
+STEPS = 2
 """The number of fits for one policy."""
+
+StepCallback = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TreePolicy:
     """A policy of trees."""
 
-    late: Trees
     wait: FittedForecast
-    factor: float
     shifts: QuantileShifts
     """The conformal adjustment of the forecast."""
 
     def choose_instants(
         self, rows: Rows, prices: Sequence[float]
     ) -> dict[float, NDArray[np.int64]]:
-        """Choose by price, [E], the instant at which each successor is freed; D for never."""
-        late = self.late.predict(rows.flat).reshape(len(rows), -1)
-        return {p: stopping.find_first_free(is_late_enough(late, p, self.factor)) for p in prices}
+        """Choose by price, [E], the instant at which each successor is freed; D for never. An
+        early link holds its nodes."""
+        wait_s = np.round(self.predict_wait_h(rows) * HOUR_S).reshape(
+            len(rows), len(rows.left_h), -1
+        )
+        left_s = rows.left_h * HOUR_S
+        return {
+            price: np.array([_find_release(waits, left_s, price) for waits in wait_s])
+            for price in prices
+        }
 
     def predict_wait_h(self, rows: Rows) -> Floats:
         """Predict quantiles of the wait, hours: [E x D, Q]."""
@@ -58,15 +65,22 @@ class TreePolicy:
 
 def fit_policy(rows: Rows, family: Family, told: StepCallback = lambda: None) -> TreePolicy:
     """Fit a policy. Calls `told` STEPS times."""
-    probability = stopping.predict_cross_fitted(rows, family, told)
-    factor = stopping.choose_factor(rows, probability, PRICES)
-    late = stopping.fit_late_trees(rows, family)
-    told()
     shifts = _fit_shifts(rows, family)
     told()
     wait = family.fit_forecast(rows.flat, rows.wait_h)
     told()
-    return TreePolicy(late=late, wait=wait, factor=factor, shifts=shifts)
+    return TreePolicy(wait=wait, shifts=shifts)
+
+
+def _find_release(wait_s: Floats, left_s: Floats, price: float) -> int:
+    """Find the first of D instants at which no later release is expected to cost less, by the waits
+    [D, Q] that are forecast there; D if there is none."""
+    for k, (waits, left) in enumerate(zip(wait_s, left_s, strict=True)):
+        if left <= waits[-1]:  # nothing is freed sooner than its longest wait
+            best = ReleaseCosts(waits, price, returns=0).choose_release(left)
+            if left - best.lead_s < 1:
+                return k
+    return len(left_s)
 
 
 def _fit_shifts(rows: Rows, family: Family) -> QuantileShifts:
@@ -104,11 +118,10 @@ def judge_family(
     and `heard` for each window and price of `operating_points.PRICES`.
     """
     policies: dict[str, list[HandoverOutcomes]] = {}
-    forecasts, factors = [], []
+    forecasts = []
     for learned, window in time_splits.split_rolling(rows, windows):
         past, later = rows.select_episodes(learned), rows.select_episodes(window)
         fitted = fit_policy(past, family, told)
-        factors.append(fitted.factor)
         forecasts.append(_measure_window_forecast(fitted, past, later, seed))
         by_price = fitted.choose_instants(later, operating_points.PRICES)
         chosen = choose_baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
@@ -120,7 +133,6 @@ def judge_family(
         "overlap_price": OVERLAP_PRICE,
         "policies": summarize_windows(policies),
         "forecast": forecasts,
-        "factors": factors,
     }
 
 
@@ -137,7 +149,7 @@ def _measure_window_forecast(
 
 def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
     """Return the instants [E] chosen by policies that learn nothing, or only one number."""
-    cost_h = stopping.compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
+    cost_h = compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
         "reactive": np.full(len(later), last),
@@ -148,7 +160,7 @@ def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
 
 def find_best_constant(rows: Rows, price: float) -> int:
     """Find the instant with the least mean cost; of equals the last."""
-    mean = stopping.compute_costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
+    mean = compute_costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import PolicyView
+from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.policy.models import model_input
-from mirage.policy.models.model_output import ModelOutput
 from mirage.policy.models.onnx_session import (
     ADVANTAGE,
     INPUT,
@@ -20,6 +19,9 @@ from mirage.policy.models.onnx_session import (
     WINDOW,
     check_signature,
 )
+from mirage.policy.rules.lead_rules import Quantile
+
+_RULE = Quantile()
 
 
 class AdvantageUnit(StrEnum):
@@ -40,7 +42,7 @@ class AgentModel:
         least, greatest = map(float, told["prices"])
         self.prices = (least, greatest)
         """The least and the greatest overlap price of the training."""
-        self.window, self.factor = int(told["window"]), 1.0
+        self.window = int(told["window"])
         """The number of observations that the network sees; 0: only the present one."""
         looks_back = {WINDOW, KNOWN} if self.window else set()
         check_signature(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
@@ -53,15 +55,19 @@ class AgentModel:
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage
 
-    def predict_handover(self, view: PolicyView) -> ModelOutput | str:
+    def decide_handover(self, view: PolicyView, name: str) -> Decision | str:
         inputs = self._build_inputs(view)
         if isinstance(inputs, str):
             return inputs
-        found = float(self.predict_advantage(inputs)[0])
-        if not np.isfinite(found):
+        advantage = float(self.predict_advantage(inputs)[0])
+        if not np.isfinite(advantage):
             return "the model's answer is not a finite number"
-        return ModelOutput(
-            frees=found > 0.0, reason=_format_reason(found, self.unit, view.overlap_price)
+        return Decision(
+            action=Action.FREE if advantage > 0.0 else Action.WAIT,
+            reason=_format_reason(advantage, self.unit, view.overlap_price),
+            policy=name,
+            # An agent forecasts no wait, so a rule says when the release is to be expected.
+            release_at=_RULE.decide(view).release_at,
         )
 
     def _build_inputs(self, view: PolicyView) -> dict[str, NDArray[np.float32]] | str:

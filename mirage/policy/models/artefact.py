@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.arrays import Observations
+from mirage.domain.decision import Decision, PolicyView
 from mirage.errors import UnfitModel
 from mirage.features.observation import spec
 from mirage.policy.models.agent_model import AgentModel
-from mirage.policy.models.model_output import Model
 from mirage.policy.models.onnx_session import ADVANTAGE, open_session
 from mirage.policy.models.scope import Scope
 from mirage.policy.models.tree_model import TreeModel
@@ -67,6 +67,20 @@ class TrainingRange:
         if beyond[worst] > STRANGE_BY:
             return f"{spec.NAMES[worst]} is far from all that the model has learned from"
         return None
+
+
+class Model(Protocol):
+    """One kind of graph, and what its outputs mean."""
+
+    prices: tuple[float, float]
+    """The least and the greatest overlap price that it may be asked at."""
+    window: int
+    """The number of latest observations that the model is shown; 0: only the present one."""
+
+    def decide_handover(self, view: PolicyView, name: str) -> Decision | str:
+        """Decide under the name of a policy. The view's observation must exist and lie in the
+        training range. Returns the reason as text if the model has no answer."""
+        ...
 
 
 class Artefact:
@@ -143,11 +157,8 @@ def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
 
 
 def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:
-    """List the keys that a card must have: an agent's advantage, or a boundary and a forecast.
-
-    The boundary is one on the forecast of trees.
-    """
-    kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
+    """List the keys that a card must have: among them an agent's advantage, or a forecast."""
+    kind = (ADVANTAGE,) if ADVANTAGE in card else ("forecast",)
     return ("sha256", "features_fingerprint", "seen", "family", *kind)
 
 

@@ -2,17 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.domain.decision import Decision, PolicyView
 from mirage.policy.models.artefact import Artefact
 from mirage.policy.models.unavailable_model import decide_without_model
-from mirage.policy.rules.late_threshold import compute_threshold
-from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.twin.twin_policy import NOT_ASKED
 from mirage.ports import Needs, SimplePolicy
-
-_RULE = Quantile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +34,10 @@ class ModelPolicy(SimplePolicy):
         why = self.explain_unfit(view)
         if why is not None:
             return decide_without_model(view, self.name, why)
-        verdict = self.artefact.model.predict_handover(self._clamp_view(view))
-        if isinstance(verdict, str):
-            return decide_without_model(view, self.name, verdict)
-        return Decision(
-            action=Action.FREE if verdict.frees else Action.WAIT,
-            reason=verdict.reason,
-            policy=self.name,
-            forecast=verdict.forecast,
-            release_at=self._compute_release_at(view, verdict.forecast),
-        )
-
-    def _compute_release_at(self, view: PolicyView, forecast: Forecast | None) -> int | None:
-        """Compute when the model expects to release the standby, from its present forecast of the
-        wait.
-
-        A model without a forecast uses the expectation of a rule.
-        """
-        if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
-            return _RULE.decide(view).release_at
-        least = compute_threshold(view.overlap_price, self.artefact.model.factor)
-        waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
-        return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
+        decision = self.artefact.model.decide_handover(self._clamp_view(view), self.name)
+        if isinstance(decision, str):
+            return decide_without_model(view, self.name, decision)
+        return decision
 
     def explain_unfit(self, view: PolicyView) -> str | None:
         outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)

@@ -29,6 +29,22 @@ def invert_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Flo
     return np.array([[_find_quantile(row, logs, level) for level in LEVELS] for row in rising])
 
 
+def read_log_quantiles(wait: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
+    """Return log(1 + hours) at `LEVELS` [R, Q] from the columns of a forecast [R, J + Q].
+
+    The J columns are P(wait <= t) at the thresholds, the Q are log quantiles; of a forecast that
+    has both the mean counts.
+    """
+    columns, within = np.asarray(wait, dtype=np.float64), len(thresholds_h)
+    if not within:
+        return columns
+    inverted = invert_distribution(columns[:, :within], thresholds_h)
+    if columns.shape[1] == within:
+        return inverted
+    mean: Floats = (inverted + columns[:, within:]) / 2.0
+    return mean
+
+
 def _find_quantile(rising: Floats, logs: Floats, level: float) -> float:
     j = int(np.searchsorted(rising, level))
     if j == 0:

@@ -1,4 +1,4 @@
-"""Trees: how likely a successor freed now is late, and a forecast of its wait."""
+"""Trees: a forecast of the wait of a successor that is freed now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.arrays import Floats, Ints, Observations
-from mirage.domain.decision import Forecast, PolicyView
+from mirage.domain.decision import Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S
 from mirage.policy.models import conformal, model_input, quantiles
 from mirage.policy.models.conformal import QuantileShifts
-from mirage.policy.models.model_output import ModelOutput
-from mirage.policy.models.onnx_session import INPUT, LATE, WAIT, check_signature
+from mirage.policy.models.onnx_session import INPUT, WAIT, check_signature
 from mirage.policy.models.quantiles import P10, P50, P90
-from mirage.policy.rules.late_threshold import compute_threshold
+from mirage.policy.rules.release_cost import decide_by_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +36,7 @@ class WaitOutput:
 
     def to_log_quantiles(self, wait: NDArray[np.float32]) -> Floats:
         """[R, Q]: log(1 + hours), not adjusted."""
-        if self.thresholds_h:
-            return quantiles.invert_distribution(wait, self.thresholds_h)
-        return wait.astype(np.float64)
+        return quantiles.read_log_quantiles(wait, self.thresholds_h)
 
     def to_hours(self, wait: NDArray[np.float32], nodes: Ints) -> Floats:
         """[R, Q], for chains of so many nodes [R]."""
@@ -49,58 +46,38 @@ class WaitOutput:
 
 
 class TreeModel:
-    """Frees when the successor is likely enough to be late even so."""
+    """Forecasts the wait. The release is the one that is expected to cost least."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
-        check_signature(session, {INPUT}, {LATE, WAIT})
+        check_signature(session, {INPUT}, {WAIT})
         self.prices = (0.0, inf)
         self.window = 0
-        self.factor = float(card["boundary"]["factor"])
-        """Of the boundary (`policy.rules.late_threshold`)."""
-        if not 0.0 <= self.factor < inf:
-            raise ValueError(
-                f"its boundary's factor is {self.factor}, and must be finite and at least 0"
-            )
         self._forecasts = WaitOutput.from_card(card["forecast"])
         self.shifts = self._forecasts.shifts
         self._session = session
         self._with_twin = model_input.has_twin_inputs(card)
 
-    def predict_outputs(self, observations: Observations) -> tuple[Floats, Floats]:
-        """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
-        late, wait = self._session.run([LATE, WAIT], {INPUT: observations})
-        wait_h = self._forecasts.to_hours(wait, conformal.decode_nodes(observations))
-        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), wait_h
+    def predict_wait_h(self, observations: Observations) -> Floats:
+        """[R, Q]: the quantiles of the wait, hours."""
+        (wait,) = self._session.run([WAIT], {INPUT: observations})
+        return self._forecasts.to_hours(wait, conformal.decode_nodes(observations))
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
         """[R, Q]: of the wait, log(1 + hours), not adjusted."""
         (wait,) = self._session.run([WAIT], {INPUT: observations})
         return self._forecasts.to_log_quantiles(wait)
 
-    def predict_handover(self, view: PolicyView) -> ModelOutput | str:
+    def decide_handover(self, view: PolicyView, name: str) -> Decision | str:
         row = model_input.build_input_row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row
-        late, wait_h = self.predict_outputs(row[None, :].astype(np.float32))
-        if not (np.isfinite(late).all() and np.isfinite(wait_h).all()):
+        wait_h = self.predict_wait_h(row[None, :].astype(np.float32))
+        if not np.isfinite(wait_h).all():
             return "the model gave no number"
-        least = compute_threshold(view.overlap_price, self.factor)
-        frees = bool(late[0] >= least)
-        return ModelOutput(
-            frees=frees,
-            reason=_format_reason(float(late[0]), least, frees=frees),
-            forecast=_build_forecast(wait_h[0] * HOUR_S),
-        )
+        return decide_by_cost(view, _build_forecast(wait_h[0] * HOUR_S), name)
 
 
 def _build_forecast(wait_s: Floats) -> Forecast:
     p10, p50, p90 = wait_s[[P10, P50, P90]].tolist()
-    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
-
-
-def _format_reason(late: float, least: float, *, frees: bool) -> str:
-    beside = "at or above" if frees else "below"
-    return (
-        f"if freed now, the standby starts late with a probability of {late:.0%}, "
-        f"{beside} the bound of {least:.0%}"
-    )
+    waits_s = tuple(map(round, wait_s.tolist()))
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, waits_s=waits_s)

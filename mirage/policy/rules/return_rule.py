@@ -2,9 +2,10 @@
 
 Kept, its nodes stand idle until then. Given back, a new job of the same link waits behind the
 predecessor with a planned release, and the link ends within seconds. The last wait is the best
-evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), so no service and no
-other job is asked. Where an early start costs no more than that, the first release is planned
-earlier. slurm_plugin/mirage_forecast.py has the same rules for links; both pass
+evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), unless a service has
+just forecast it: then the link looks up what a new release costs. No other job is asked. Where an
+early start costs no more than that, the first release is planned earlier.
+slurm_plugin/mirage_forecast.py has the same rules for links; both pass
 tests/data/give-back-cases.json.
 """
 
@@ -17,7 +18,7 @@ FLOOR_S = 300
 """No wait is expected to be shorter: Slurm's backfill takes minutes to come round."""
 _MARGIN_S = 60
 """A new release lies at least so long after the link has gone: a minute that has passed releases at
-once."""
+once. By a table it lies no nearer to the predecessor's end: Slurm counts whole minutes."""
 
 
 def choose_return_lead(
@@ -33,6 +34,32 @@ def choose_return_lead(
     """
     again = _plan_return(left_s, waited_s, price, back_s)
     return again[1] if again is not None and again[0] < price * left_s else None
+
+
+def look_up_return_lead(
+    points: Sequence[tuple[int, int, int]], left_s: int, price: float, back_s: int = BACK_S
+) -> int | None:
+    """Return the lead as `choose_return_lead` does, by what a new release is expected to cost.
+
+    `points`: (seconds left as the nodes are given back, the cost of the best new release from then
+    on, its lead), ascending. The cost is interpolated. The lead is that of the nearest lower point;
+    where a longer one did not fit there, it is as long as fits, up to that of the next point. With
+    less left than at the first point the link keeps its nodes.
+    """
+    back_at_s = left_s - back_s
+    lower = sum(point[0] <= back_at_s for point in points) - 1
+    if lower < 0 or back_s < 0 or not 0.0 < price < math.inf:
+        return None
+    from_s, from_cost_s, lead_s = points[lower]
+    cost_s = float(from_cost_s)
+    if lower + 1 < len(points):
+        to_s, to_cost_s, longer_s = points[lower + 1]
+        cost_s += (to_cost_s - from_cost_s) * (back_at_s - from_s) / (to_s - from_s)
+        if lead_s == from_s:
+            lead_s = min(back_at_s, longer_s)
+    lead_s = max(_MARGIN_S, lead_s)
+    keeps = price * left_s <= price * back_s + cost_s
+    return None if keeps or lead_s > back_at_s else lead_s
 
 
 def choose_first_lead(waits_s: Sequence[int], price: float) -> int:

@@ -106,6 +106,7 @@ def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
         asked_price=wished.overlap_price,
         total_s=wished.total_s,
         min_runtime_s=wished.min_runtime_s,
+        max_returns=wished.max_returns,
     )
 
 

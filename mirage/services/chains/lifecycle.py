@@ -53,6 +53,7 @@ class Registration:
     style: Style | None = None
     mode: ChainMode | None = None
     min_runtime_s: int | None = None
+    max_returns: int | None = None
 
 
 def register_chain(
@@ -90,6 +91,7 @@ def register_chain(
         style=new.style,
         mode=new.mode or ChainMode.STANDBY,
         min_runtime_s=new.min_runtime_s,
+        max_returns=new.max_returns,
     )
     if chain != known:
         chains.save_chain(tx, cluster_id, chain)

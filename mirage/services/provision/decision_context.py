@@ -52,6 +52,11 @@ from mirage.services.provision.release_planning import (
     compute_plan_minutes,
     compute_worked_at,
 )
+from mirage.services.provision.return_costs import (
+    COSTS,
+    build_return_costs,
+    count_returns_left,
+)
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
 from mirage.slurm.text.dependency import can_take_plan
 from mirage.store.chains import chains, decisions
@@ -118,8 +123,9 @@ class DecisionContext:
         self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
         self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot)
         self._policies: dict[str, Policy] = {}
-        self._seen: dict[JobId, dict[str, str]] = {}
-        """By standby: the beginning of the sha256 of what its model was shown."""
+        self._seen: dict[JobId, dict[str, Any]] = {}
+        """By standby: the beginning of the sha256 of what its model was shown, and what a new
+        release is expected to cost it."""
         self._free_nodes: dict[str, int] = {}
         self._present = PresentQueue(snapshot, rules.hides_jobs)
         self._jobs: dict[str, Waits] = {}
@@ -155,6 +161,8 @@ class DecisionContext:
         if acts and not handover.submits:
             decision = self._build_planning(handover).plan_release(decision, view)
             self._record_plan(handover, decision, view)
+            if (costs := build_return_costs(handover, decision, view)) is not None:
+                self._seen.setdefault(standby.job_id, {})[COSTS] = costs
         if decision.action is not Action.FREE:
             return decision
         self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
@@ -290,7 +298,7 @@ class DecisionContext:
         observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
-            self._seen[handover.standby.job_id] = {"observation": digest[:16]}
+            self._seen.setdefault(handover.standby.job_id, {})["observation"] = digest[:16]
         window = None
         if observation is not None and with_window:
             window = self._sight.update_window(handover.standby, observation)
@@ -334,6 +342,7 @@ class DecisionContext:
             worked_at=compute_worked_at(handover.chain, handover.predecessor),
             nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
+            returns=count_returns_left(handover),
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),

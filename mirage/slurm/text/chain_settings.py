@@ -22,6 +22,7 @@ _NEVER = "never-overlap"
 _ITEMS = re.compile(r"(?:^|\s)mirage:(?P<items>(?:[a-z-]+=\S*|never-overlap(?:,\S*)?))(?=\s|$)")
 _OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-(?P<item>[a-z-]+(?:=[^\s\"']*)?)")
 _POLICY = re.compile(r"[A-Za-z0-9._@/+-]{1,80}")
+_COUNT = re.compile(r"\d", re.ASCII)
 _PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?", re.ASCII)
 
 
@@ -37,6 +38,7 @@ class ChainSettings:
     overlap_price: float | None = None
     total_s: int | None = None
     min_runtime_s: int | None = None
+    max_returns: int | None = None
     alone: bool = False
     """Whether no service is to follow the chain, so that its links plan by themselves."""
 
@@ -96,6 +98,10 @@ def _parse_price(text: str) -> float | None:
     return price if price is not None and price <= _MOST_PRICE else None
 
 
+def _parse_returns(text: str) -> int | None:
+    return int(text) if _COUNT.fullmatch(text) else None
+
+
 def _parse_policy(text: str) -> str | None:
     return text if _POLICY.fullmatch(text) else None
 
@@ -114,5 +120,6 @@ _READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "overlap-price": ("overlap_price", _parse_price),
     "total": ("total_s", _parse_seconds),
     "min-runtime": ("min_runtime_s", _parse_seconds),
+    "returns": ("max_returns", _parse_returns),
     "service": ("alone", "none".__eq__),
 }

@@ -123,6 +123,7 @@ chains = Table(
     Column("style", Text),  # NULL: concurrent, of chains from before there was sequential
     Column("mode", Text, nullable=False),
     Column("min_runtime_s", BigInteger),  # NULL: ten minutes
+    Column("max_returns", BigInteger),  # NULL: nobody said, and its links give nothing back
     Column("created_at", BigInteger, nullable=False),
     Column("actor", Text),  # who brought it into its state (chain_cause.py); NULL: it goes on
     Column("reason", Text),

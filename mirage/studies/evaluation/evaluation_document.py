@@ -12,7 +12,11 @@ from mirage.episodes.judge.evaluation import Figures, build_class_masks, evaluat
 from mirage.episodes.judge.table_set import count_clusters
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import AUTO
-from mirage.studies.evaluation.policy_evaluation import Evaluation, join_handovers
+from mirage.studies.evaluation.policy_evaluation import (
+    Evaluation,
+    EvaluationRequest,
+    join_handovers,
+)
 from mirage.studies.study_output import StudyOutput
 
 
@@ -21,7 +25,7 @@ def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
 
     The figures of `auto` also say who decided for it.
     """
-    handovers = {name: judged.collect_handovers(name) for name in judged.chosen}
+    handovers = {name: judged.collect_handovers(name) for name in judged.played}
     figures = evaluate_policies(
         handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
     )
@@ -43,21 +47,18 @@ def evaluate_constant_leads(
     return points
 
 
-def build_document(
-    figures: Figures,
-    paths: Sequence[Path],
-    tables: Sequence[EpisodeTable],
-    overlap_price: float,
-    startup_h: float,
-    most_returns: int,
-) -> dict[str, Any]:
+def build_document(figures: Figures, request: EvaluationRequest) -> dict[str, Any]:
     """Build the document: the figures, and the inputs that they were computed from."""
+    tables = request.tables
     return {
         "policies": figures,
-        "overlap_price": overlap_price,
-        "startup_time_s": round(startup_h * HOUR_S),
-        "most_returns": most_returns,
-        "tables": [_describe_table(path, table) for path, table in zip(paths, tables, strict=True)],
+        "overlap_price": request.overlap_price,
+        "startup_time_s": round(request.startup_h * HOUR_S),
+        "most_returns": request.most_returns,
+        "guarded": request.guarded,
+        "tables": [
+            _describe_table(path, table) for path, table in zip(request.paths, tables, strict=True)
+        ],
         "clusters": count_clusters([table.about for table in tables]),
         "bootstrap": {
             "block": "day",

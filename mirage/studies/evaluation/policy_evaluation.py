@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mirage.domain.arrays import Floats, Ints
+import numpy as np
+
+from mirage.domain.arrays import Floats
 from mirage.domain.decision import Decision, PolicyView
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import HandoverOutcomes
-from mirage.episodes.judge.policy_runner import OWN_PLAN
+from mirage.episodes.judge.policy_runner import OWN_PLAN, Played, Terms
 from mirage.episodes.judge.table_set import check_distinct
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -31,9 +33,6 @@ ORACLE = "oracle"
 """The name of the best choice that could only be known afterwards. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)
 """Names that are judged beside the service's policies."""
-NEVER_RETURN = (SWITCH, ORACLE)
-"""Names of which no link gives its nodes back: a switch chain's predecessor ends for its successor,
-and the oracle is the best single release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +49,20 @@ class EvaluationRequest:
     overlap_price: float
     startup_h: float = 0.0
     most_returns: int = 0
-    """How often a link that starts early may give its nodes back; 0: returns are not played."""
+    """How often a link that starts early may give its nodes back."""
+    guarded: bool = False
+    """Whether the default max-overlap bounds how early a link may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The choices of each policy in each table, and who decided for `auto`."""
+    """What came of each policy in each table, and who decided for `auto`."""
 
     tables: Sequence[EpisodeTable]
     startup_h: float
-    chosen: dict[str, list[policy_runner.Chosen]]
-    """The instants of the last releases."""
+    played: dict[str, list[Played]]
     heard: AutoChoiceCounter
-    returns: dict[str, list[Ints]] | None = None
-    """How often each link gave its nodes back; None if returns were not played."""
+    most_returns: int = 0
 
     def collect_handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
         """Return the outcomes of one policy over all tables, or over those at `places`."""
@@ -71,9 +70,9 @@ class Evaluation:
         parts = (
             HandoverOutcomes.from_choices(
                 self.tables[k],
-                self.chosen[name][k],
+                self.played[name][k].chosen,
                 self.startup_h,
-                None if self.returns is None else self.returns[name][k],
+                self.played[name][k].returns if self.most_returns else None,
             )
             for k in at
         )
@@ -82,10 +81,9 @@ class Evaluation:
     def compute_reactive_h(self, places: Sequence[int] | None = None) -> Floats:
         """The reactive interruption that load classes go by, hours: without the startup time."""
         at = range(len(self.tables)) if places is None else places
-        chosen = self.chosen["reactive"]
-        return join_handovers(
-            [self.tables[k] for k in at], [chosen[k] for k in at], 0.0
-        ).interruption_h
+        tables = [self.tables[k] for k in at]
+        chosen = [policy_runner.choose_reactive(table) for table in tables]
+        return join_handovers(tables, chosen, 0.0).interruption_h
 
 
 def load_judged_table(path: Path, output: StudyOutput) -> EpisodeTable:
@@ -112,19 +110,8 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     _warn_if_trained_on(asked.values(), paths, tables, output)
     heard = AutoChoiceCounter()
     run = _PolicyRunner(request, heard, output)
-    chosen = {name: run.collect_choices(name, asked.get(name)) for name in names}
-    if not request.most_returns:
-        return Evaluation(tables, request.startup_h, chosen, heard)
-    returns = {}
-    for name in names:
-        most = 0 if name in NEVER_RETURN else request.most_returns
-        played = [
-            policy_runner.play_returns(t, c, request.overlap_price, most)
-            for t, c in zip(tables, chosen[name], strict=True)
-        ]
-        chosen[name] = [last for last, _ in played]
-        returns[name] = [often for _, often in played]
-    return Evaluation(tables, request.startup_h, chosen, heard, returns)
+    played = {name: run.play_tables(name, asked.get(name)) for name in names}
+    return Evaluation(tables, request.startup_h, played, heard, request.most_returns)
 
 
 def join_handovers(
@@ -138,66 +125,72 @@ def join_handovers(
 
 
 class _PolicyRunner:
-    """Runs policies over tables. Each policy runs once, however many callers ask for its
-    choices."""
+    """Plays policies over tables. Each policy plays once, however many callers ask for it."""
 
     def __init__(
         self, request: EvaluationRequest, heard: AutoChoiceCounter, output: StudyOutput
     ) -> None:
         self._tables = request.tables
-        self._price = request.overlap_price
         self._startup_h = request.startup_h
-        self._most_returns = request.most_returns
+        self._terms = Terms(
+            overlap_price=request.overlap_price,
+            returns=request.most_returns,
+            guarded=request.guarded,
+        )
         self._heard = heard
         self._output = output
-        self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
+        self._known: dict[tuple[str, int], Played] = {}
 
-    def collect_choices(self, name: str, asked: Policy | None) -> list[policy_runner.Chosen]:
-        """Return, for each table, the instants that the policy chooses.
+    def play_tables(self, name: str, asked: Policy | None) -> list[Played]:
+        """Return, for each table, what comes of the policy's choices.
 
-        `asked` is None for `NO_POLICIES`, whose choices are computed without one of the service's.
+        `asked` is None for `NO_POLICIES`, which are played without one of the service's.
         """
         if name == OWN_PLAN:
-            return [self._run_own_plan(table) for table in self._tables]
+            return [self._play_own_plan(table) for table in self._tables]
         if name == SWITCH:
-            return [self._run_policy(SwitchQuantile(), table) for table in self._tables]
+            # Its predecessor ends for it, so it never overlaps and gives nothing back.
+            alone = Terms(overlap_price=self._terms.overlap_price)
+            return [self._play_policy(SwitchQuantile(), t, alone) for t in self._tables]
         if asked is None:
-            return [
-                policy_runner.choose_oracle(t, self._price, self._startup_h) for t in self._tables
-            ]
+            return [self._choose_oracle(table) for table in self._tables]
         if isinstance(asked, AutoPolicy):
             return [self._walk_auto(asked, place) for place in range(len(self._tables))]
-        return [self._choose_once(asked, place) for place in range(len(self._tables))]
+        return [self._play_once(asked, place) for place in range(len(self._tables))]
 
-    def _run_own_plan(self, table: EpisodeTable) -> policy_runner.Chosen:
-        plan = CheapestLead if self._most_returns else Quantile
+    def _choose_oracle(self, table: EpisodeTable) -> Played:
+        price = self._terms.overlap_price
+        chosen = policy_runner.choose_oracle(table, price, self._startup_h)
+        return Played(chosen, np.zeros(len(table), dtype=np.int64))
+
+    def _play_own_plan(self, table: EpisodeTable) -> Played:
+        plan = CheapestLead if self._terms.returns else Quantile
         with self._output.show_progress(OWN_PLAN, len(table)) as told:
             rule = plan(last=policy_runner.OWN_SAMPLE)
-            return policy_runner.run_own_plan(table, rule, self._price, lambda _: told())
+            return policy_runner.play_own_plan(table, rule, self._terms, lambda _: told())
 
-    def _walk_auto(self, auto: AutoPolicy, place: int) -> policy_runner.Chosen:
+    def _walk_auto(self, auto: AutoPolicy, place: int) -> Played:
         table = self._tables[place]
         auto = replace(
             auto, candidates=tuple(c for c in auto.candidates if not _has_seen(c, table))
         )
-        return walk_forward.choose_instants(
-            auto, table, lambda p: self._choose_once(p, place), self._heard
-        )
+        return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self._heard)
 
-    def _choose_once(self, asked: Policy, place: int) -> policy_runner.Chosen:
+    def _play_once(self, asked: Policy, place: int) -> Played:
         key = (asked.name, place)
         if key not in self._known:
-            self._known[key] = self._run_policy(asked, self._tables[place])
+            self._known[key] = self._play_policy(asked, self._tables[place], self._terms)
         return self._known[key]
 
-    def _run_policy(self, asked: Policy, table: EpisodeTable) -> policy_runner.Chosen:
+    def _play_policy(self, asked: Policy, table: EpisodeTable, terms: Terms) -> Played:
         if asked.name == "reactive":
-            return policy_runner.choose_reactive(table)
+            chosen = policy_runner.choose_reactive(table)
+            return Played(chosen, np.zeros(len(table), dtype=np.int64))
         heeded = _FallbackCounter(asked)
         with self._output.show_progress(asked.name, len(table)) as told:
-            found = policy_runner.run_policy(table, heeded, self._price, lambda _: told())
+            played = policy_runner.play_policy(table, heeded, terms, lambda _: told())
         heeded.warn_of_fallbacks(table, self._output)
-        return found
+        return played
 
 
 class _FallbackCounter:

@@ -118,7 +118,7 @@ def _select_waits(
 def _build_group(
     group: _TableGroup, judged: Evaluation, overlap_price: float, waits: Sequence[LogWaits]
 ) -> Document:
-    handovers = {name: judged.collect_handovers(name, group.places) for name in judged.chosen}
+    handovers = {name: judged.collect_handovers(name, group.places) for name in judged.played}
     handovers[EARLY] = HandoverOutcomes.join_outcomes(
         compute_early_handovers(judged.tables[k]) for k in group.places
     )

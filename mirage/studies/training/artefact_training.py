@@ -23,7 +23,7 @@ from mirage.studies.training.trainers import (
 )
 
 _AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
-_TOLD = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")
+_TOLD = ("encoder", "wall_s", "seed", "fit", "parity", "metrics")
 """Keys of the card that the report shows."""
 
 

@@ -123,8 +123,8 @@ class TreeTrainer:
                 rows, family, asked.windows, asked.seed, told, judging
             )
             fitted = tree_training.fit_policy(rows, family, told)
-        graph = tree_export.export_trees(fitted.late, fitted.wait, rows.flat.shape[1])
-        parity = tree_export.measure_parity(graph, fitted.late, fitted.wait, rows.flat)
+        graph = tree_export.export_trees(fitted.wait, rows.flat.shape[1])
+        parity = tree_export.measure_parity(graph, fitted.wait, rows.flat)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
         own |= {
             "judged": judging.list_results(),

@@ -155,6 +155,17 @@ def test_when_a_link_has_failed_fast_is_its_users_word(client: Client) -> None:
     assert client.post(PATH, body(min_runtime_s=-1), who="alice").status_code == 422
 
 
+@pytest.mark.parametrize("told", [0, 9, None])
+def test_how_often_links_give_their_nodes_back_is_their_users_word(
+    client: Client, store: Store, cluster_id: int, told: int | None
+) -> None:
+    assert client.post(PATH, body(max_returns=told), who="alice").status_code == 201
+    with store.read() as tx:
+        assert chains.get_chain(tx, cluster_id, ChainId(CHAIN)).max_returns == told
+    for wrong in (-1, 10, 1000, "2", True):
+        assert client.post(PATH, body(max_returns=wrong), who="alice").status_code == 422
+
+
 def test_another_users_chain_is_not_registered_again(client: Client) -> None:
     client.post(PATH, body(), who="alice")
     answer = client.post(PATH, body(), who="bob")

@@ -69,6 +69,23 @@ def test_what_is_left_alone_is_called_a_plan_where_a_plan_stands() -> None:
     assert "Left the standby as it is" not in stands
 
 
+@pytest.mark.parametrize(
+    ("left_s", "verdict"),
+    [
+        (7200, "give its nodes back and be released again 30 min before the end"),
+        (900, "keep its nodes"),
+    ],
+)
+def test_what_a_forecast_lets_an_early_link_do_is_explained(left_s: int, verdict: str) -> None:
+    costs = {"price": 0.5, "left_s": [0, 1800], "cost_s": [3000, 0], "lead_s": [0, 1800]}
+    row = {"action": "free", "mode": "act", "effect": "done", "error": "", "repeats": 0}
+    row |= {"at": "2027-01-15T08:00:00Z", "link": 2, "policy": "twin", "reason": "so"}
+    row |= {"time_left_s": left_s, "forecast": None, "inputs": {"standby": 12}}
+    assert "by this forecast" not in chain_text.format_decision(row)
+    told = chain_text.format_decision(row | {"inputs": {"return_costs": costs}})
+    assert told.endswith(f"Should the link start at once, it would by this forecast {verdict}.")
+
+
 def test_how_often_a_link_gave_its_nodes_back_is_told(
     client: Client, chain: ChainId, store: Store, cluster_id: int
 ) -> None:

@@ -96,7 +96,7 @@ def test_a_model_is_adjusted_to_newer_weeks_and_decides_as_before(
         json.loads((home / "models" / "made" / version / CARD).read_text()) for version in "17"
     )
     assert after["forecast"]["shift"] != before["forecast"]["shift"]
-    # The graph, and with it each P(late), is the same.
+    # The graph, and with it each forecast, is the same.
     assert {**after, "forecast": 0} == {**before, "forecast": 0}
     assert "already exists" in refused(home, *words, str(busier), "--out", "models/made/7")
     assert run("models", "promote", "models/made/1", "--force", cwd=home).code == 0

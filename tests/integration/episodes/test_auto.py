@@ -9,6 +9,7 @@ import pytest
 
 from mirage.episodes.judge import policy_runner, walk_forward
 from mirage.episodes.judge.evaluation import HandoverOutcomes
+from mirage.episodes.judge.policy_runner import Terms
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.episodes.table.metadata import STEP_S
 from mirage.policy import registry
@@ -34,9 +35,11 @@ def chosen(
     made: EpisodeTable, heard: list[Choice] | None = None, asked: AutoPolicy | None = None
 ) -> policy_runner.Chosen:
     told = (lambda _: None) if heard is None else heard.append
-    return walk_forward.choose_instants(
-        asked or auto(), made, lambda policy: policy_runner.run_policy(made, policy, PRICE), told
+    terms = Terms(overlap_price=PRICE)
+    played = walk_forward.play_auto(
+        asked or auto(), made, lambda policy: policy_runner.play_policy(made, policy, terms), told
     )
+    return played.chosen
 
 
 def cost_h(made: EpisodeTable, instants: policy_runner.Chosen) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 
 from mirage.learn.dataset import Rows
 from mirage.learn.trees import tree_export
-from mirage.policy.models.onnx_session import LATE, WAIT
+from mirage.policy.models.onnx_session import WAIT
 from tests.support.learn.queue_tables import learned, queue_table
 from tests.support.learn.trained import FAMILIES, Kind, fitted, graph
 
@@ -21,8 +21,8 @@ def named(family: Kind) -> str:
 def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
     rows = Rows.from_tables([queue_table(40, seed)])
     made = fitted(family)
-    apart = tree_export.measure_parity(graph(family), made.late, made.wait, rows.flat)
-    assert set(apart) == {LATE, WAIT}
+    apart = tree_export.measure_parity(graph(family), made.wait, rows.flat)
+    assert set(apart) == {WAIT}
     assert max(apart.values()) < MOST
 
 
@@ -31,7 +31,7 @@ def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     # Numbers that were learned from lie next to thresholds; rounded ones lie on them.
     rows = np.round(Rows.from_tables([learned()]).flat, 1)
     made = fitted(family)
-    apart = tree_export.measure_parity(graph(family), made.late, made.wait, rows)
+    apart = tree_export.measure_parity(graph(family), made.wait, rows)
     assert max(apart.values()) < MOST
 
 

@@ -6,8 +6,7 @@ import pytest
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.learn.dataset import Rows
-from mirage.learn.trees import stopping, tree_export, tree_training
-from mirage.learn.trees.tree_families import Forest
+from mirage.learn.trees import tree_export, tree_training
 from tests.support.episodes.tables import MONDAY
 from tests.support.learn.costs import PRICE, compute_mean_cost_h
 from tests.support.learn.queue_tables import EPISODES, LEFT_S, learned, queue_table, shuffled
@@ -77,20 +76,7 @@ def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
 def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
     rows = Rows.from_tables([learned()])
     again = tree_training.fit_policy(rows, family)
-    np.testing.assert_array_equal(
-        again.late.predict(rows.flat), fitted(family).late.predict(rows.flat)
-    )
     np.testing.assert_array_equal(again.predict_wait_h(rows), fitted(family).predict_wait_h(rows))
-
-
-def test_trees_judge_no_row_that_they_have_seen() -> None:
-    # A forest of one-row leaves knows each outcome it has seen; cross-fitted it does not.
-    family = Forest(trees=15, leaf=1)
-    rows = Rows.from_tables([shuffled(learned())], every=4)
-    truth = stopping.label_late(rows).reshape(len(rows), -1)
-    unseen = stopping.predict_cross_fitted(rows, family)
-    seen = stopping.fit_late_trees(rows, family).predict(rows.flat).reshape(truth.shape)
-    assert np.abs(unseen - truth).mean() > np.abs(seen - truth).mean() + 0.05
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
@@ -103,5 +89,5 @@ def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
     never = tree_training.fit_policy(idle, family)
     assert (never.choose_instants(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()
     assert never.predict_wait_h(idle).max() == 0.0
-    data = tree_export.export_trees(never.late, never.wait, idle.flat.shape[1])
-    assert max(tree_export.measure_parity(data, never.late, never.wait, idle.flat).values()) == 0.0
+    data = tree_export.export_trees(never.wait, idle.flat.shape[1])
+    assert max(tree_export.measure_parity(data, never.wait, idle.flat).values()) == 0.0

@@ -10,7 +10,7 @@ from mirage.episodes.judge import policy_runner
 from mirage.learn.agents import training_tensors
 from mirage.learn.agents.training_tensors import TrainingTensors
 from mirage.learn.agents.trajectories import Trajectories
-from mirage.learn.trees.stopping import find_first_free
+from mirage.learn.evaluation.handover_costs import find_first_free
 from mirage.policy import registry
 from mirage.policy.models.model_policy import ModelPolicy
 from tests.support.learn.agents_trained import EVERY, fit, named, plan, runs, save

@@ -65,7 +65,7 @@ def test_it_chooses_what_the_trees_choose(served: ModelPolicy) -> None:
 def test_the_reason_and_the_forecast_are_told(served: ModelPolicy) -> None:
     decision = served.decide(seen(known()))
     assert decision.policy == "models/made/1"
-    assert "the standby starts late with" in decision.reason
+    assert "is expected to cost" in decision.reason
     forecast = decision.forecast
     assert forecast is not None
     assert forecast.p10_s is not None
@@ -132,7 +132,7 @@ import numpy as np
 from mirage.features.observation import spec
 from mirage.policy.models.artefact import Artefact
 model = Artefact.load(Path(sys.argv[1])).model
-model.predict_outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+model.predict_wait_h(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """
 
@@ -174,11 +174,10 @@ def test_a_truncated_graph_is_refused(folder: Path, tmp_path: Path) -> None:
         ({"features_fingerprint": "0" * 64}, "other features"),
         ({"format": "mirage-model/0"}, "has another format than"),
         ({"forecast": {"levels": [0.5], "thresholds_h": [], "shift": [0.0]}}, "other quantiles"),
-        ({"boundary": {}}, "cannot be loaded"),
-        ({"boundary": {"factor": float("nan")}}, "factor is nan"),
+        ({"forecast": {}}, "cannot be loaded"),
         (
             {"advantage": {"unit": "hours", "prices": [0, 1], "window": 0}},
-            "its graph computes late",
+            "its graph computes wait",
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_where_the_end_is_near_nothing_is_asked(early: MakeEarly) -> None:
 def test_where_a_new_wait_would_cost_more_it_keeps_its_nodes(early: MakeEarly) -> None:
     scene = early(waited_s=20000)
     scene.keeps(scene.starts())
-    assert "it waited 20000 s" in scene.link.logged()
+    assert "by its last wait of 20000 s" in scene.link.logged()
     assert scene.returns() is None
 
 

@@ -284,9 +284,11 @@ def test_two_wrappers_on_one_path_reach_the_real_one(slurm: FakeSlurm) -> None:
 
 
 class Service(HTTPServer):
-    """Keeps what was posted; answers with `code`, and once `is_silent` at the end alone."""
+    """Keeps what was posted; answers with `code`, and once `is_silent` at the end alone. It takes
+    no body with one of the names `unheard`."""
 
     code = 201
+    unheard: frozenset[str] = frozenset()
     is_silent = False
     body = b""
     seen: tuple[str, dict[str, str], bytes] | None = None
@@ -305,7 +307,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_silent:
             self.server.over.wait()
             return
-        self.send_response(self.server.code)
+        is_misread = not self.server.unheard.isdisjoint(json.loads(body))
+        self.send_response(422 if is_misread else self.server.code)
         self.end_headers()
         self.wfile.write(self.server.body)
 
@@ -344,10 +347,50 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, registrar: Ser
         "policy": "average",
         "overlap_price": 0.25,
         "style": "sequential",
+        "max_returns": 2,
     }
     payload = (slurm.root / "payload").read_text()
     assert payload.startswith("POST /api/v1/chains ")
     assert (len(payload.split()[2]), (chain / "unregistered").exists()) == (64, False)
+
+
+@pytest.mark.parametrize("unheard", [{"max_returns"}, {"max_returns", "style"}])
+def test_a_service_that_is_older_than_some_names_is_told_the_rest(
+    slurm: FakeSlurm, registrar: Service, unheard: set[str]
+) -> None:
+    slurm.script(SCRIPT)
+    registrar.unheard = frozenset(unheard)
+    env = {"MIRAGE_URL": f"http://127.0.0.1:{registrar.server_port}"}
+    done = slurm.sbatch("--mirage-chain=5", "job.sh", patient=True, env=env)
+    assert done.stderr.endswith(b": 5 links\n")
+    assert registrar.seen is not None
+    names = {"chain_id", "job_id", "links", "policy", "overlap_price", "style", "max_returns"}
+    assert json.loads(registrar.seen[2]).keys() == names - unheard
+
+
+@pytest.mark.parametrize(
+    ("words", "conf", "told"),
+    [
+        (["--mirage-returns=5"], "", 5),
+        (["--mirage-returns=0"], "", 0),
+        (["--mail-type=END"], "", 0),
+        ([], "max_returns = 1\n", 1),
+        (["--mirage-returns=5"], "max_returns = 7\n", 5),
+        ([], "max_returns = some\n", 0),
+        (["--mirage-style=wait"], "", None),
+    ],
+)
+def test_the_service_is_told_how_often_links_may_give_their_nodes_back(
+    slurm: FakeSlurm, registrar: Service, words: list[str], conf: str, told: int | None
+) -> None:
+    slurm.script(SCRIPT)
+    path = slurm.root / "client.conf"
+    path.write_text(conf)
+    env = {"MIRAGE_URL": f"http://127.0.0.1:{registrar.server_port}"}
+    env |= {"MIRAGE_CLIENT_CONF": str(path)}
+    slurm.sbatch("--mirage-chain=5", *words, "job.sh", patient=True, env=env)
+    assert registrar.seen is not None
+    assert json.loads(registrar.seen[2]).get("max_returns") == told
 
 
 def test_a_chain_too_many_is_submitted_and_the_service_says_why(

@@ -308,3 +308,15 @@ def test_links_of_before_gave_no_nodes_back(empty_database_url: str) -> None:
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         (found,) = chains.list_links(tx, 1, CHAIN.chain_id)
     assert (found.job_id, found.returns, found.returned_s, found.returned_at) == (7, 0, 0, None)
+
+
+def test_of_chains_of_before_nobody_has_said_how_often_links_give_nodes_back(
+    empty_database_url: str,
+) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0230")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        tx.execute(_OLDER_CHAIN, {"chain_id": CHAIN.chain_id, "price": 0.5})
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        assert chains.get_chain(tx, 1, CHAIN.chain_id).max_returns is None

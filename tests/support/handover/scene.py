@@ -216,24 +216,26 @@ class Scene:
         more: str = "",
         cluster: str = "",
         path: str | None = None,
+        module: str = "mirage",
     ) -> None:
         """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
 
         Without `policy`, with the product's default one; `more` of its configuration as it stands,
-        `cluster` of its table [cluster]. `path`: on which it finds Slurm's commands.
+        `cluster` of its table [cluster]. `path`: on which it finds Slurm's commands. `module`: the
+        program in mirage's place.
         """
         self._configure(policy, more, cluster)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
-        self.launch_service(path)
+        self.launch_service(path, module)
         self.testbed.wait_until(self.is_ready, 1200, "mirage serve to be ready")
 
-    def launch_service(self, path: str | None = None) -> None:
+    def launch_service(self, path: str | None = None, module: str = "mirage") -> None:
         """Start a service that was started before once more; return before the service is ready."""
         python, environment = python_for_users()
         with (self.root / "mirage" / "serve.log").open("a") as log:
             self.service = self.testbed.popen(
-                [python, "-m", "mirage", "serve"],
+                [python, "-m", module, "serve"],
                 user="mirage",
                 env=environment
                 | {"MIRAGE_CONFIG": str(self._config)}

@@ -13,14 +13,15 @@ from typing import Any
 from mirage.features.observation import spec
 from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
+from mirage.policy.models.quantiles import LEVELS
 from tests.support.paths import DATA
 
 _KEPT = DATA / "learn"
 _GRAPH = _KEPT / f"{GRAPH}.gz"
 
-AT_ONCE = {"factor": 0.0, "prices": [0.5]}
-"""A boundary that is reached at the first instant. On calm days that costs an overlap of 4 h, on
-busy ones it is what a trained model does as well."""
+AT_ONCE = {"levels": LEVELS, "thresholds_h": (), "shift": [9.0] * len(LEVELS)}
+"""A forecast of a year, which frees at the first instant. On calm days that costs an overlap of
+4 h, on busy ones it is what a trained model does as well."""
 
 
 def save(folder: Path, **told: Any) -> Path:
@@ -37,7 +38,7 @@ def save(folder: Path, **told: Any) -> Path:
 
 def save_two_versions(models: Path) -> None:
     """Save version 1, which frees at once and is in use, and version 2, which is trained."""
-    registry.promote_version(save(models / "made" / "1", boundary=AT_ONCE))
+    registry.promote_version(save(models / "made" / "1", forecast=AT_ONCE))
     save(models / "made" / "2")
 
 

@@ -25,7 +25,7 @@ def fitted(family: Kind) -> TreePolicy:
 @cache
 def graph(family: Kind) -> bytes:
     made = fitted(family)
-    return tree_export.export_trees(made.late, made.wait, learned().observations.shape[2])
+    return tree_export.export_trees(made.wait, learned().observations.shape[2])
 
 
 def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:

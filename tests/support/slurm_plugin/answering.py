@@ -11,11 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Service(HTTPServer):
     """Answers every question after the chain's next link from `answers`, the last one for ever:
-    a document, a status, or 503 where it is neither. Keeps what is posted, and answers `taken`."""
+    a document, a status, or 503 where it is neither. Keeps what is posted, and answers `taken`; 422
+    to a body with the name `unheard`."""
 
     answers: list[object]
     asked: list[tuple[str, str]]
     taken = 201
+    unheard = ""
     posted: list[tuple[str, bytes]]
 
     @property
@@ -38,7 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.posted.append((self.path, body))
-        self.send_response(self.server.taken)
+        unheard = self.server.unheard
+        self.send_response(422 if unheard and unheard in json.loads(body) else self.server.taken)
         self.end_headers()
         self.wfile.write(b'{"detail": "the reason"}')
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -13,9 +14,11 @@ from starlette.requests import Request
 from mirage.api.app import ApiContext
 from mirage.api.routes.job_callbacks import NOTED_S, _is_from_another_host
 from mirage.domain.access.request_signing import build_signed_text
-from mirage.domain.chain import ChainId, ChainMode, LinkState
+from mirage.domain.chain import ChainId, ChainMode, LinkState, Position, Style
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobState
+from mirage.services.control import kill_switch
+from mirage.services.control.kill_switch import Way
 from mirage.store.chains import chains, decisions, push_times
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.chains.push_times import PushTimes
@@ -111,6 +114,60 @@ def test_the_link_of_a_chain_with_standbys_hears_what_to_plan(
         clusters.set_mode(tx, cluster_id, Mode.SHADOW)
     shadow = {"submit_now": False, "ask_again_s": 21600, "mode": "shadow", "lead_s": None}
     assert client.get(NEXT, who="alice").json() == shadow
+
+
+COSTS = {"price": 0.5, "left_s": [0, 1800], "cost_s": [1500, 600], "lead_s": [0, 1800]}
+
+
+@pytest.fixture
+def early(store: Store, cluster_id: int) -> None:
+    """The second link was released two minutes ago, and has begun beside the first one."""
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+        chain = chains.get_chain(tx, cluster_id, ChainId(CHAIN))
+        chains.save_chain(tx, cluster_id, replace(chain, style=Style.SEQUENTIAL, max_returns=2))
+        standby = make_link(CHAIN, 2, 102, submit=NOW - HOUR, time_limit_s=2 * HOUR)
+        chains.save_link(tx, cluster_id, replace(standby, position=Position.FREE))
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
+        new = NewDecision(
+            at=NOW - 120,
+            chain_id=ChainId(CHAIN),
+            index=2,
+            mode=Mode.ACT,
+            decision=Decision(action=Action.FREE, reason="x", policy="p"),
+            inputs={"predecessor": 101, "standby": 102, "return_costs": COSTS},
+        )
+        decisions.record_decisions(tx, cluster_id, [new])
+
+
+@pytest.mark.usefixtures("early")
+def test_an_early_link_hears_what_a_new_release_would_cost_it(client: Client) -> None:
+    told = client.get(f"{NEXT}?link=2", who="alice").json()
+    at = datetime.fromtimestamp(NOW - 120, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert told["return_costs"] == COSTS | {"chain_id": CHAIN, "link": 2, "made_at": at}
+    for other in ("", "?link=1", "?link=3"):
+        assert "return_costs" not in client.get(f"{NEXT}{other}", who="alice").json()
+
+
+@pytest.mark.usefixtures("early")
+@pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
+def test_where_the_service_only_watches_no_early_link_hears_of_costs(
+    client: Client, store: Store, cluster_id: int, mode: Mode
+) -> None:
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, mode)
+    told = client.get(f"{NEXT}?link=2", who="alice").json()
+    assert (told["mode"], "return_costs" in told) == (mode, False)
+
+
+@pytest.mark.usefixtures("early")
+def test_under_the_kill_switch_no_early_link_hears_of_costs(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        kill_switch.pull_switch(tx, cluster_id, Way.REST, now=NOW, actor="root")
+    told = client.get(f"{NEXT}?link=2", who="alice").json()
+    assert (told["mode"], "return_costs" in told) == ("shadow", False)
 
 
 @pytest.mark.parametrize("link", ["0", "-1", "1001", "x", "1.5"])

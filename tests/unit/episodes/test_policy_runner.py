@@ -7,6 +7,7 @@ import pytest
 
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.episodes.judge import policy_runner
+from mirage.episodes.judge.policy_runner import Terms
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import POLICIES
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, SlurmEstimate
@@ -91,7 +92,8 @@ class Timed(SimplePolicy):
 def planned(*leads_s: int | None, least_wait_s: int = 3600) -> tuple[int, list[int]]:
     """The instant of an hour's seven, and how much time was left at each look."""
     rule = Timed(*leads_s, least_wait_s=least_wait_s)
-    (chosen,) = policy_runner.run_own_plan(table(HOUR), rule, 0.5).tolist()
+    played = policy_runner.play_own_plan(table(HOUR), rule, Terms(overlap_price=0.5))
+    (chosen,) = played.chosen.tolist()
     return chosen, rule.asked
 
 

@@ -1,14 +1,19 @@
 """Returns over a hand-made table: an early link gives its nodes back, and a later row counts."""
 
-import numpy as np
+from dataclasses import dataclass
+
 import pytest
 
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
+from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.episodes.judge import policy_runner
 from mirage.episodes.judge.evaluation import (
     HandoverOutcomes,
     build_class_masks,
     evaluate_policies,
 )
+from mirage.episodes.judge.policy_runner import Terms
+from mirage.ports import SimplePolicy
 from tests.support.episodes.tables import table
 
 INSTANTS = 37
@@ -17,11 +22,39 @@ AT_ONCE = [(k - INSTANTS + 1) / 6 for k in range(INSTANTS)]
 """The outcomes, in hours, of a successor that starts in the second of its release."""
 
 
-def play(outcome_h: list[float], released: int, most: int, price: float = 0.5) -> tuple[int, int]:
-    """The instant of the last release, and how often the link gave its nodes back."""
-    chosen = np.array([released], dtype=np.int64)
-    last, returns = policy_runner.play_returns(table([outcome_h]), chosen, price, most)
-    return int(last[0]), int(returns[0])
+@dataclass(frozen=True)
+class _FromInstant(SimplePolicy):
+    """Frees from an instant on, whatever it forecasts."""
+
+    first: int = 0
+    waits_s: tuple[int, ...] = ()
+    name: str = "from-instant"
+
+    def decide(self, view: PolicyView) -> Decision:
+        frees = view.time_left_s <= 10 * MINUTE_S * (INSTANTS - 1 - self.first)
+        least_s = min(self.waits_s, default=0)
+        return Decision(
+            action=Action.FREE if frees else Action.WAIT,
+            reason="",
+            policy=self.name,
+            forecast=Forecast(p10_s=least_s, p50_s=least_s, waits_s=self.waits_s),
+        )
+
+
+def play(
+    outcome_h: list[float], released: int, most: int, waits_h: float | None = None, **terms: bool
+) -> tuple[int, int]:
+    """The instant of the last release, and how often the link left its nodes.
+
+    `waits_h`: the wait that the policy forecasts; None: it forecasts none.
+    """
+    waits_s = () if waits_h is None else (round(waits_h * HOUR_S),) * 9
+    played = policy_runner.play_policy(
+        table([outcome_h]),
+        _FromInstant(released, waits_s),
+        Terms(overlap_price=0.5, returns=most, **terms),
+    )
+    return int(played.chosen[0]), int(played.returns[0])
 
 
 def test_a_link_that_starts_hours_early_is_released_again_at_a_later_row() -> None:
@@ -47,25 +80,56 @@ def test_a_link_that_starts_in_time_or_late_gives_nothing_back() -> None:
     assert play([1.0] * INSTANTS, released=3, most=2) == (3, 0)
 
 
+def test_by_a_forecast_the_link_is_released_again_when_that_costs_least() -> None:
+    # It starts at once, and the forecast is of two hours.
+    assert play(AT_ONCE, released=0, most=1, waits_h=2.0) == (24, 1)
+    # It starts at once again, an hour before the end: what is left is less than the wait.
+    assert play(AT_ONCE, released=0, most=2, waits_h=1.0) == (31, 2)
+    # If a wait of ten hours is to be expected, nodes for six hours are kept.
+    assert play(AT_ONCE, released=0, most=2, waits_h=10.0) == (0, 0)
+
+
+def test_a_link_that_has_waited_goes_by_its_own_wait_whatever_was_forecast() -> None:
+    # It waited an hour, has five left, and a forecast of twenty hours would keep.
+    assert play([-5.0, *AT_ONCE[1:]], released=0, most=1, waits_h=20.0) == (30, 1)
+
+
+def test_no_release_is_so_early_that_the_link_would_overlap_beyond_its_bound() -> None:
+    # A quarter of six hours, beside a wait of two hours.
+    assert play([1.0] * INSTANTS, released=0, most=2, waits_h=2.0) == (0, 0)
+    assert play([1.0] * INSTANTS, released=0, most=2, waits_h=2.0, guarded=True) == (15, 0)
+
+
+def test_a_link_beyond_its_bound_gives_back_whatever_the_forecast() -> None:
+    # Twelve hours were foretold, so nobody would give the nodes back; it starts at once.
+    assert play(AT_ONCE, released=0, most=1, waits_h=12.0) == (0, 0)
+    assert play(AT_ONCE, released=0, most=1, waits_h=12.0, guarded=True) == (27, 1)
+
+
+def test_with_no_return_left_it_is_sent_back_until_it_cannot_be_too_early() -> None:
+    assert play(AT_ONCE, released=0, most=0, waits_h=12.0, guarded=True) == (27, 1)
+    assert play(AT_ONCE, released=33, most=0, waits_h=12.0, guarded=True) == (33, 0)
+
+
 def test_a_return_that_goes_wrong_is_charged_as_it_went() -> None:
     # Six hours early for the first release; for the second, at the end, three hours late.
     made = table([[-6.0] + [3.0] * (INSTANTS - 1)])
-    first = np.zeros(1, dtype=np.int64)
-    last, returns = policy_runner.play_returns(made, first, 0.5, 2)
-    played = HandoverOutcomes.from_choices(made, last, returns=returns)
-    assert returns.tolist() == [1]
+    terms = Terms(overlap_price=0.5, returns=2)
+    done = policy_runner.play_policy(made, _FromInstant(), terms)
+    played = HandoverOutcomes.from_choices(made, done.chosen, returns=done.returns)
+    assert done.returns.tolist() == [1]
     assert played.interruption_h.tolist() == [3.0]
     assert played.compute_cost_h(0.5).tolist() == [3.05]
 
 
 def test_figures_count_returns_only_where_they_are_played() -> None:
     made = table([[-4.0] + [-0.1] * 36, [2.0] * INSTANTS])
-    first = np.zeros(2, dtype=np.int64)
-    last, returns = policy_runner.play_returns(made, first, 0.5, 2)
+    terms = Terms(overlap_price=0.5, returns=2)
+    done = policy_runner.play_policy(made, _FromInstant(), terms)
     played = {
         "reactive": HandoverOutcomes.from_choices(made, policy_runner.choose_reactive(made)),
         "oracle": HandoverOutcomes.from_choices(made, policy_runner.choose_oracle(made, 0.5)),
-        "at-once": HandoverOutcomes.from_choices(made, last, returns=returns),
+        "at-once": HandoverOutcomes.from_choices(made, done.chosen, returns=done.returns),
     }
     masks = build_class_masks(played["reactive"].interruption_h)
     told = evaluate_policies(played, masks, 0.5)

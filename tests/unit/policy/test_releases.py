@@ -7,9 +7,8 @@ from mirage.domain.decision import Action, PolicyView
 from mirage.features.twin_features import LEVELS
 from mirage.policy import registry
 from mirage.policy.models.unavailable_model import UnavailableModel
-from mirage.policy.rules.late_threshold import compute_threshold
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
-from mirage.policy.twin.twin_policy import FACTOR, TwinPolicy
+from mirage.policy.twin.twin_policy import TwinPolicy
 from mirage.ports import Policy
 from tests.support.policy.views import view, waits
 
@@ -36,15 +35,15 @@ def test_reactive_expects_it_at_the_end() -> None:
     assert Reactive().decide(shown).release_at == shown.predecessor_end
 
 
-def test_a_stopping_policy_expects_it_when_it_would_be_late_often_enough() -> None:
+def test_the_twin_expects_it_at_the_lead_that_is_expected_to_cost_least() -> None:
     wait_s = (np.array(LEVELS) * 10 * HOUR).astype(np.int32)
     shown = seen(twin_s=wait_s)
-    least = compute_threshold(shown.overlap_price, FACTOR)
     decision = TwinPolicy().decide(shown)
     assert decision.action is Action.WAIT
     assert decision.release_at is not None
     lead_s = shown.predecessor_end - decision.release_at
-    assert lead_s == pytest.approx(10 * HOUR * (1.0 - least), abs=HOUR / 2)
+    # Without returns the newsvendor's fractile.
+    assert lead_s == pytest.approx(10 * HOUR / (1.0 + shown.overlap_price), abs=HOUR / 2)
     assert TwinPolicy().decide(seen(lead_s, twin_s=wait_s)).action is Action.FREE
     assert TwinPolicy().decide(seen(lead_s + 60, twin_s=wait_s)).action is Action.WAIT
 
@@ -54,7 +53,7 @@ def test_of_the_same_wait_in_all_futures_it_is_that(wait_s: int) -> None:
     shown = seen(twin_s=np.full(len(LEVELS), wait_s, dtype=np.int32))
     release_at = TwinPolicy().decide(shown).release_at
     assert release_at is not None
-    assert shown.predecessor_end - release_at == max(0, wait_s - 1)
+    assert shown.predecessor_end - release_at == wait_s
 
 
 @pytest.mark.parametrize("name", ["auto", "twin", "quantile", "average", "fixed-lead", "reactive"])

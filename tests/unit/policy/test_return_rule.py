@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.policy.rules.release_cost import ReleaseCosts, choose_next_lead
 from mirage.policy.rules.return_rule import (
     BACK_S,
     FLOOR_S,
     choose_first_lead,
     choose_return_lead,
+    look_up_return_lead,
 )
 from tests.support.paths import DATA
 
 SHARED = json.loads((DATA / "give-back-cases.json").read_text())
 CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
+LOOK_UPS = SHARED["look_ups"]
 SECONDS = st.integers(min_value=-(10**7), max_value=10**7)
 PRICES = st.floats(min_value=0.01, max_value=100.0)
 
@@ -33,6 +36,47 @@ def test_the_rule_decides_as_in_the_cases_that_links_pass_too(case: dict[str, fl
 @pytest.mark.parametrize("case", FIRST_LEADS, ids=[case["why"] for case in FIRST_LEADS])
 def test_the_first_lead_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
     assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", LOOK_UPS, ids=[case["why"] for case in LOOK_UPS])
+def test_the_look_up_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
+    lead_s = look_up_return_lead(case["points"], case["left_s"], case["price"], case["back_s"])
+    assert lead_s == case["lead_s"]
+
+
+@given(
+    rows=st.lists(st.tuples(*[st.integers(0, 10**6)] * 3), max_size=12),
+    left_s=SECONDS,
+    price=PRICES,
+    back_s=SECONDS,
+)
+def test_a_release_by_the_look_up_is_still_to_come_and_a_minute_before_the_end(
+    rows: list[tuple[int, int, int]], left_s: int, price: float, back_s: int
+) -> None:
+    points = [(at_s, cost_s, min(lead_s, at_s)) for at_s, cost_s, lead_s in sorted(rows)]
+    lead_s = look_up_return_lead(points, left_s, price, back_s)
+    assert lead_s is None or 60 <= lead_s <= left_s - back_s
+
+
+@given(
+    waits_s=st.lists(st.integers(0, 10**6), min_size=19, max_size=19),
+    left_s=st.integers(BACK_S + 60, 10**6),
+    price=st.floats(0.1, 3.0),
+)
+def test_a_look_up_costs_little_more_than_the_whole_forecast_would(
+    waits_s: list[int], left_s: int, price: float
+) -> None:
+    """Twelve points stand for it. The release is a minute before the end at the latest."""
+    table = ReleaseCosts(waits_s, price, 2).compute_return_costs(10**6)
+    points = list(zip(table.left_s, table.cost_s, table.lead_s, strict=True))
+    again = ReleaseCosts(waits_s, price, 1)
+
+    def compute_cost_s(lead_s: int | None) -> float:
+        back_s = price * BACK_S
+        return price * left_s if lead_s is None else back_s + again.compute_cost_s(lead_s)
+
+    best_s = compute_cost_s(choose_next_lead(waits_s, price, left_s, 2))
+    assert compute_cost_s(look_up_return_lead(points, left_s, price)) <= 1.4 * best_s + 200
 
 
 @given(waits_s=st.lists(st.integers(0, 10**6), min_size=1, max_size=20), price=st.integers(1, 100))

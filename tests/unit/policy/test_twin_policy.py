@@ -37,21 +37,26 @@ def test_numbers_say_how_long_and_how_late() -> None:
     assert told["twin_late"] == pytest.approx([15.5 / 20, 0.5 / 20])
 
 
-def test_it_frees_where_late_is_likely_enough_for_the_price() -> None:
-    # Odds of 0.6 x 0.5: a bound of 23 %; of 0.6 x 4: 71 %.
-    at = [view(h * HOUR, twin_s=ANSWER) for h in (14, 15)]
+@pytest.mark.parametrize(
+    ("price", "returns", "lead_h"), [(0.5, 0, 13), (4.0, 0, 4), (0.5, 2, 17), (4.0, 2, 13)]
+)
+def test_it_frees_at_the_lead_that_the_price_and_the_returns_make_cheapest(
+    price: float, returns: int, lead_h: int
+) -> None:
+    at = [
+        view(h * HOUR, twin_s=ANSWER, overlap_price=price, returns=returns)
+        for h in (lead_h, lead_h + 1)
+    ]
     assert [TwinPolicy().decide(v).action for v in at] == [Action.FREE, Action.WAIT]
-    dear = [view(h * HOUR, twin_s=ANSWER, overlap_price=4.0) for h in (5, 7)]
-    assert [TwinPolicy().decide(v).action for v in dear] == [Action.FREE, Action.WAIT]
 
 
 def test_it_tells_its_forecast_and_its_reason() -> None:
     decision = TwinPolicy().decide(view(15 * HOUR, twin_s=ANSWER))
     assert decision.forecast is not None
     assert (decision.forecast.p10_s, decision.forecast.p50_s) == (2 * HOUR, 10 * HOUR)
+    assert decision.forecast.waits_s == tuple(ANSWER.tolist())
     assert decision.reason == (
-        "if freed now, the standby starts late in 22% of the simulated futures; "
-        "it is freed at 23% or more"
+        "a release now is expected to cost 3.29 h, and one in 120 min 3.16 h"
     )
 
 

@@ -60,7 +60,7 @@ POLICIES = pytest.mark.parametrize("policy", [Frees, Leads, lambda: Leads(1.0)])
 @pytest.fixture
 def returned(acting_store: Store) -> Site:
     """A site at which the second link has given its nodes back."""
-    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
     site = Site(acting_store, Leads(None))
     looked(acting_store, predecessor() + WAITS, EARLY - 30)
     site.tick(predecessor() + early() + again(), now=EARLY + 30)

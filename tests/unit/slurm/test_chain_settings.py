@@ -29,7 +29,7 @@ def told(comment: str = "", line: str = "") -> ChainSettings:
         (f"mirage:max-overlap=0 {MARK}", ChainSettings(max_overlap_s=0)),
         (
             f"mirage:style=switch,mode=submit,presubmit=all,policy=quantile,overlap-price=0.05,"
-            f"total=2-0,min-runtime=5 {MARK}",
+            f"total=2-0,min-runtime=5,returns=3 {MARK}",
             ChainSettings(
                 style=Style.SWITCH,
                 mode=ChainMode.SUBMIT,
@@ -38,6 +38,7 @@ def told(comment: str = "", line: str = "") -> ChainSettings:
                 overlap_price=0.05,
                 total_s=172800,
                 min_runtime_s=300,
+                max_returns=3,
             ),
         ),
         # What does not read is no wish.
@@ -48,6 +49,7 @@ def told(comment: str = "", line: str = "") -> ChainSettings:
         (f"mirage:max-overlap=UNLIMITED,overlap-price=1e9 {MARK}", ChainSettings()),
         (f"mirage:max-overlap=-5,total=99999-0,overlap-price=101 {MARK}", ChainSettings()),
         (f"mirage:overlap-price=\u0665 {MARK}", ChainSettings()),
+        *[(f"mirage:returns={text} {MARK}", ChainSettings()) for text in ("-1", "10", "\u0665")],
         (f"mirage:hello=1 {MARK}", ChainSettings()),
         (f"xmirage:never-overlap {MARK}", ChainSettings()),
         (f"mirage:never-overlaps {MARK}", ChainSettings()),

@@ -244,6 +244,18 @@ def test_a_link_registers_a_chain_that_no_service_could_be_told_of(
     assert len(service.posted) == 1 + stays
 
 
+def test_a_service_that_is_older_than_returns_is_told_of_none(
+    asking_planning: Planning, ask: Ask, service: Service
+) -> None:
+    body = REGISTRATION[:-1] + ', "style": "sequential", "max_returns": 2}'
+    asking_planning.has("unregistered", body)
+    service.unheard = "max_returns"
+    ask(says("act", 2 * HOUR))
+    rest = REGISTRATION[:-1] + ', "style": "sequential"}'
+    assert [posted for _, posted in service.posted] == [body.encode(), rest.encode()]
+    assert "the service has registered the chain" in asking_planning.log()
+
+
 def test_a_chain_that_asks_for_no_service_is_not_registered_by_its_links(
     asking_planning: Planning, ask: Ask, service: Service
 ) -> None:

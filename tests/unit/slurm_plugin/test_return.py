@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +25,7 @@ from tests.unit.slurm_plugin.test_plan_troubles import FULL_DISK
 
 SHARED = json.loads((DATA / "give-back-cases.json").read_text())
 CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
+LOOK_UPS = SHARED["look_ups"]
 FIRST, SECOND = OWN, 202
 CHAIN = "0f0000000000000000ab"
 
@@ -75,7 +80,8 @@ def test_the_next_release_is_one_wait_before_the_end(verdict: Verdict) -> None:
     said = verdict.asks()
     assert said.startswith("back 1435 link 2 gives its nodes back: job 101 may run for 82")
     release = time.localtime(verdict.planning.start + 1435 * 60)
-    assert time.strftime("is released again at %Y-%m-%d %H:%M\n", release) in said
+    words = "is released again at %Y-%m-%d %H:%M, by its last wait of 30 s\n"
+    assert time.strftime(words, release) in said
     assert verdict.count() == "1"
     verdict.waited(HOUR)
     assert verdict.asks().startswith("back 1380 link 2")
@@ -96,7 +102,7 @@ def test_an_early_end_of_the_release_is_never_before_now(verdict: Verdict) -> No
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ({"price": "0"}, "s are left, and it waited"),
+        ({"price": "0"}, "s that are left, by its last wait of 30 s"),
         ({"price": "dear"}, "the chain's carrier is damaged: price='dear' is not a price"),
         ({"lead": "long"}, "the chain's carrier is damaged: lead='long' is not a number"),
         ({"left": "360"}, "the predecessor ends too soon"),
@@ -272,6 +278,205 @@ def test_a_site_that_only_watches_is_heeded(
     assert (verdict.count() is None) is word.startswith("keep")
 
 
+def costs(age_s: int = 60, **changes: Any) -> dict[str, Any]:
+    """What the service says of now: a release an hour before the end is never late."""
+    whole = {
+        "chain_id": CHAIN,
+        "link": 2,
+        "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age_s)),
+        "price": 0.5,
+        "left_s": [0, HOUR, 2 * HOUR],
+        "cost_s": [HOUR, 0, 0],
+        "lead_s": [0, HOUR, HOUR],
+    }
+    return whole | changes
+
+
+Hear = Callable[..., str]
+
+
+@pytest.fixture
+def hear(verdict: Verdict, service: Service) -> Hear:
+    """What the link prints where the service answers so beside its costs."""
+
+    def ask_service(said: object, first: str = PATIENTLY, **words: object) -> str:
+        answer = {"submit_now": False, "ask_again_s": 600, "mode": "act", "lead_s": None}
+        service.answers = [answer | {"return_costs": said}]
+        env = {"MIRAGE_URL": service.url}
+        return verdict.asks(env, first=first, service="site", **words)
+
+    return ask_service
+
+
+BY_SERVICE = "by the service's forecast\n"
+BY_OWN = "by its last wait of 30 s\n"
+DEAR: dict[str, Any] = {"cost_s": [100 * HOUR] * 3}
+COLUMNS: list[Any] = [[0, 0], [0] * 4, [], "000", None, {}, 7]
+CELLS: list[Any] = [-1, 1e300, 1 << 40, 0.5, "0", None, True, []]
+
+
+def test_the_services_costs_decide(verdict: Verdict, service: Service, hear: Hear) -> None:
+    said = hear(costs())
+    assert said.startswith(f"back {23 * 60} link 2 gives its nodes back")
+    assert said.endswith(BY_SERVICE)
+    assert (verdict.planning.chain / "returns" / "2").read_text().endswith(BY_SERVICE)
+    assert [path for path, _ in service.asked] == [f"/api/v1/chains/{CHAIN}/next?link=2"]
+
+
+def test_the_services_costs_keep_a_link_that_would_go_by_its_own_wait(
+    verdict: Verdict, hear: Hear
+) -> None:
+    said = hear(costs(**DEAR))
+    assert said.startswith("keep a new wait costs more than the 8")
+    assert said.endswith(BY_SERVICE)
+    assert verdict.count() is None
+
+
+def test_the_services_costs_let_a_link_go_that_would_stay_by_its_own_wait(
+    verdict: Verdict, hear: Hear
+) -> None:
+    verdict.waited(60 * HOUR)
+    assert hear(None).startswith("keep ")
+    assert hear(costs()).endswith(BY_SERVICE)
+
+
+def test_beyond_max_overlap_it_goes_whatever_the_service_says(hear: Hear) -> None:
+    said = hear(costs(**DEAR), bound=4 * HOUR)
+    assert said.startswith(f"back {20 * 60} ")
+    assert said.endswith("for max-overlap\n")
+    assert hear(costs(), bound=HOUR // 2).startswith(f"back {23 * 60 + 30} ")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *[{"chain_id": chain} for chain in ("00000000000000000000", None, 5)],
+        *[{"link": link} for link in (1, 3, "2", None)],
+        *[{"age_s": age_s} for age_s in (1300, -600)],
+        *[{"made_at": at} for at in (1_700_000_000, "now", "2026-01-01", None)],
+        *[{"price": price} for price in (-0.5, 1e9, float("nan"), "0.5", None, True)],
+        *[{"cost_s": column} for column in COLUMNS],
+        *[{"cost_s": [HOUR, cell, 0]} for cell in CELLS],
+        {"cost_s": [HOUR, 0, float("inf")]},
+        {"left_s": [0, 2 * HOUR, HOUR]},
+        {"left_s": [-1, HOUR, 2 * HOUR]},
+        {"lead_s": [0, HOUR, 3 * HOUR]},
+        {"lead_s": [-HOUR, HOUR, HOUR]},
+        {"left_s": [], "cost_s": [], "lead_s": []},
+    ],
+    ids=repr,
+)
+def test_costs_that_are_not_whole_or_not_of_this_link_or_not_of_now_do_not_count(
+    plugin: Callable[[str], Any], changes: dict[str, Any]
+) -> None:
+    read_costs = plugin("mirage_return").read_costs
+    link = SimpleNamespace(chain=CHAIN, index=2, now=int(time.time()))
+    points = [(0, HOUR, 0), (HOUR, 0, HOUR), (2 * HOUR, 0, HOUR)]
+    assert read_costs(costs(), link) == (points, 0.5)
+    assert read_costs(costs(**changes), link) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["chain_id", "link", "made_at", "price", "left_s", "cost_s", "lead_s"]
+)
+def test_costs_without_a_part_do_not_count(plugin: Callable[[str], Any], name: str) -> None:
+    torn = costs()
+    del torn[name]
+    link = SimpleNamespace(chain=CHAIN, index=2, now=int(time.time()))
+    assert plugin("mirage_return").read_costs(torn, link) is None
+
+
+@pytest.mark.parametrize(
+    "said", [None, [[]], "soon", 5, {"left_s": [0]}, {"cost_s": [-1] * 3}], ids=repr
+)
+def test_where_the_services_costs_do_not_count_the_links_own_wait_decides(
+    hear: Hear, said: object
+) -> None:
+    answer = hear(costs(**said) if isinstance(said, dict) else said)
+    assert answer.startswith("back 1435 ")
+    assert answer.endswith(BY_OWN)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "observe"])
+def test_costs_do_not_count_where_the_site_only_watches(
+    verdict: Verdict, service: Service, mode: str
+) -> None:
+    service.answers = [{"ask_again_s": 600, "mode": mode, "return_costs": costs()}]
+    said = verdict.asks({"MIRAGE_URL": service.url}, service="site")
+    assert said == f"keep the site's Mirage is in mode {mode}\n"
+
+
+def test_costs_do_not_count_where_nobody_vouches_for_the_service(
+    service: Service, hear: Hear
+) -> None:
+    """Anybody on the way may have written them."""
+    stranger = "import mirage_service; mirage_service._to_local_address = lambda packed: b''"
+    said = hear(costs(), first=f"{PATIENTLY}; {stranger}")
+    assert said.endswith(BY_OWN)
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"returns": "0"}, "the link has given its nodes back 0 times, of 0"),
+        ({"max_returns": "0"}, "the link has given its nodes back 0 times, of 0"),
+        ({"plans": "never"}, "plans = never in client.conf"),
+        ({"left": "360"}, "the predecessor ends too soon"),
+        ({"max_lead": "0"}, "are left for a release 0 s before the end"),
+    ],
+    ids=str,
+)
+def test_whatever_the_services_costs_are_each_guard_holds(
+    verdict: Verdict, hear: Hear, words: dict[str, Any], reason: str
+) -> None:
+    said = hear(costs(), **words)
+    assert said.startswith("keep ")
+    assert reason in said
+    assert verdict.count() is None
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "COMPLETING", "PENDING", "COMPLETED"])
+def test_whatever_the_services_costs_are_a_predecessor_that_does_not_run_is_waited_for(
+    verdict: Verdict, hear: Hear, state: str
+) -> None:
+    verdict.planning.runs(state=state)
+    assert hear(costs()) == "keep the predecessor is not seen to run\n"
+
+
+def test_a_service_that_answers_in_drops_is_none(verdict: Verdict) -> None:
+    """Each drop comes in time, the answer does not."""
+    first = "import mirage_client; mirage_client.LIMIT_S = 0.5"
+    with dripping() as url:
+        said = verdict.asks({"MIRAGE_URL": url}, service="site", first=first)
+    assert said.endswith(BY_OWN)
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """The URL of a service whose answer never ends."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip(stream: socket.socket) -> None:
+            with stream, suppress(OSError):
+                stream.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+                while not over.wait(0.05):
+                    stream.sendall(b" ")
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=drip, args=(server.accept()[0],)).start()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        over.set()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
 @pytest.mark.parametrize(("age_s", "word"), [(HOUR, "keep the site's"), (25 * HOUR, "back ")])
 def test_a_links_last_word_from_the_service_counts_for_a_day(
     verdict: Verdict, age_s: int, word: str
@@ -289,6 +494,15 @@ def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict
     choose_lead = plugin("mirage_forecast").choose_return_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
+
+
+@pytest.mark.parametrize("case", LOOK_UPS, ids=lambda case: case["why"])
+def test_the_links_look_up_is_the_services(
+    plugin: Callable[[str], Any], case: dict[str, Any]
+) -> None:
+    look_up = plugin("mirage_forecast").look_up_return_lead
+    lead_s = look_up(case["points"], case["left_s"], case["price"], case["back_s"])
+    assert lead_s == case["lead_s"]
 
 
 @pytest.mark.parametrize("case", FIRST_LEADS, ids=lambda case: case["why"])
