@@ -89,8 +89,13 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     [ -n "$mirage_unwritable" ] || mirage_plan_release # an early release needs files that tell who runs
 }
 
-mirage_stand_by() { # all that a link does which runs, but for the script
+mirage_stand_by() { # all that a link does which runs, but for the script. Another job of the link may have begun
+    # at this very moment: of that one the links after this one ask
     mirage_put "jobs/$mirage_index" "$mirage_job"
+    if mirage_is_taken; then
+        mirage_put "jobs/$mirage_index" "$mirage_holder"
+        mirage_leave
+    fi
     mirage_start_loop mirage_beat
     mirage_read_deadline
     [ "$mirage_mode" != submit ] || return 0 # none stands before its moment

@@ -248,6 +248,26 @@ def test_of_two_jobs_of_the_link_one_runs_the_script(early: MakeEarly) -> None:
     assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
 
 
+MOVES = """#!/bin/sh
+case $* in
+*.new.102*jobs/2)
+    [ -e {chain}/started/2 ] || {{ echo 103 >{chain}/started/2; echo 103 >{chain}/jobs/2; }}
+    ;;
+esac
+exec /usr/bin/mv "$@"
+"""
+
+
+def test_links_ask_about_that_of_two_jobs_which_has_begun(early: MakeEarly) -> None:
+    """The other one begins as this one comes to wait: else link 3 would not wait for its end."""
+    scene = early(returns=0)
+    link = scene.link
+    (link.slurm.root / "bin" / "mv").write_text(MOVES.format(chain=link.chain))
+    (link.slurm.root / "bin" / "mv").chmod(0o755)
+    assert f"link 2 has begun as job {NEW}" in scene.leaves()
+    assert (link.says("jobs/2"), link.says("started/2")) == ("103", "103")
+
+
 def test_the_next_link_waits_for_that_of_two_jobs_which_runs_the_script(early: MakeEarly) -> None:
     """Neither job has seen the other, and the one for which the next link waits is the slower."""
     scene = early()
