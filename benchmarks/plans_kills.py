@@ -30,6 +30,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -193,8 +194,10 @@ class Killer:
         if not carriers:
             return False
         job = step.job if step.job in carriers else self.dice.choice(sorted(carriers))
-        # With its script: where Slurm has cgroups, that ends with the carrier too.
-        os.killpg(os.getpgid(carriers[job]), signal.SIGKILL)
+        # With its script, which leads a group of its own: with cgroups Slurm ends that too.
+        for pid in _list_family(carriers[job]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.killed_jobs.add(job)
         return True
 
@@ -265,6 +268,16 @@ class ReturnKiller(Killer):
 
     def _draw(self) -> None:
         self._drawn = self.dice.randrange(2 * len(MOMENTS))
+
+
+def _list_family(pid: int) -> list[int]:
+    """The process and all below it."""
+    family = [pid]
+    for one in family:  # grows
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with suppress(OSError):
+                family += map(int, children.read_text().split())
+    return family
 
 
 def _find_carriers() -> dict[int, int]:

@@ -19,8 +19,9 @@ DEFAULT_OVERLAP_S = 4 * 3600
 ROUNDING_S = MINUTE
 """Slurm counts time limits, and the minutes of a plan, in whole minutes."""
 RESUME_S = 5 * MINUTE
-LEAVES_S = 10 * MINUTE
-"""A job that finds another one of its link at work asks Slurm twice, and leaves."""
+LEAVES_S = 60 * MINUTE
+"""A job asks Slurm up to four times before it knows that another one of its link is at work; where
+slurmctld is away, each takes ten minutes of this clock."""
 _LOOK_S = 1.0
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
 
