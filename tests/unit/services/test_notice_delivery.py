@@ -132,7 +132,7 @@ def test_a_digest_says_when_the_next_link_starts_and_how_often_links_gave_their_
         site.post("at-risk", slurm_jobs.CHAIN)
         site.post("ended", FIRST)
         assert site.courier().deliver_due() == 2
-    unknown, known = (message.get_payload() for message in post.messages)
+    unknown, known = (str(message.get_payload()) for message in post.messages)
     sentence = "Link 2 is expected to start at 2027-01-15 10:00, as of 2027-01-15 08:00 UTC."
     assert sentence in known.splitlines()
     assert "Early links of this chain gave their nodes back 2 times." in known.splitlines()
