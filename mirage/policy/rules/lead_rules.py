@@ -59,36 +59,11 @@ class Average(SimplePolicy):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(SimplePolicy):
-    """Frees at the empirical quantile of like jobs' waits that the overlap price asks for.
-
-    With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
-    (the newsvendor's fractile). Like jobs: nodes and time limit within a factor of two. As QBETS
-    does, the history before a change point is dropped (`drop_before_change`).
-    """
-
-    last: int = 200
-    enough: int = 20
-    name: str = "quantile"
-
-    def decide(self, view: PolicyView) -> Decision:
-        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
-        waits = like[-self.last :]
-        if not len(waits):
-            return _wait_without_history(self.name)
-        fractile = compute_best_fractile(view.overlap_price)
-        recent = drop_before_change(waits, fractile)
-        return decide_by_lead(
-            view, compute_quantile(recent, fractile), build_forecast(recent), self.name
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class CheapestLead(SimplePolicy):
     """Frees at the lead that is expected to cost least if an early link may give its nodes back.
 
-    It reads the same like jobs as `Quantile`. Links plan so by themselves, in chains whose links
-    give back (slurm_plugin/mirage_forecast.py).
+    It reads the latest similar jobs, as `Quantile` does. Links plan so by themselves, in chains
+    whose links give back (slurm_plugin/mirage_forecast.py).
     """
 
     last: int = 20
@@ -100,8 +75,37 @@ class CheapestLead(SimplePolicy):
         waits = like[-self.last :]
         if not len(waits):
             return _wait_without_history(self.name)
-        lead_s = choose_first_lead(waits.tolist(), view.overlap_price)
+        lead_s = choose_first_lead(tuple(waits.tolist()), view.overlap_price)
         return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile(SimplePolicy):
+    """Frees at the empirical quantile of like jobs' waits that the overlap price asks for.
+
+    With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
+    (the newsvendor's fractile). Like jobs: nodes and time limit within a factor of two. As QBETS
+    does, the history before a change point is dropped (`drop_before_change`). A link that may give
+    its nodes back loses less by an early start: its lead is that of `CheapestLead`
+    (docs/decisions/0039-release-by-expected-cost.md).
+    """
+
+    last: int = 200
+    enough: int = 20
+    name: str = "quantile"
+
+    def decide(self, view: PolicyView) -> Decision:
+        if view.returns > 0:
+            return CheapestLead(name=self.name).decide(view)
+        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        waits = like[-self.last :]
+        if not len(waits):
+            return _wait_without_history(self.name)
+        fractile = compute_best_fractile(view.overlap_price)
+        recent = drop_before_change(waits, fractile)
+        return decide_by_lead(
+            view, compute_quantile(recent, fractile), build_forecast(recent), self.name
+        )
 
 
 @dataclass(frozen=True, slots=True)

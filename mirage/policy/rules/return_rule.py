@@ -11,6 +11,7 @@ tests/data/give-back-cases.json.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 BACK_S = 360
 """Seconds of the link's nodes that giving back costs: prolog, carrier, epilog."""
@@ -62,7 +63,8 @@ def look_up_return_lead(
     return None if keeps or lead_s > back_at_s else lead_s
 
 
-def choose_first_lead(waits_s: Sequence[int], price: float) -> int:
+@lru_cache(maxsize=4096)  # hand-overs of a tick read the same waits, and each takes milliseconds
+def choose_first_lead(waits_s: tuple[int, ...], price: float) -> int:
     """Return the cheapest lead, in seconds, of a link that may give its nodes back.
 
     `waits_s`: what similar jobs waited, one at least; the lead is one of them. Each is as likely as

@@ -83,7 +83,7 @@ class PromotionReview:
     before: str | None
     """The version in use until now; None if there was none."""
     comparison: Comparison | None
-    """None if there was nothing to compare, or if the promotion is forced."""
+    """None if no version was in use, or if the promotion is forced."""
     forced: bool
 
     @property
@@ -118,15 +118,11 @@ def judge_promotion(
 
 def compare_models(
     new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: TwinTableFiller
-) -> Comparison | None:
-    """Compare two models on the tables of `paths`; None if both always decide the same.
+) -> Comparison:
+    """Compare two models on the tables of `paths`.
 
     Raises InputError if there is no table, or if one cannot be used.
     """
-    ours, theirs = new.artefact.card, old.artefact.card
-    if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
-        # Only the calibration of the forecast differs: every decision is the same.
-        return None
     if not paths:
         raise InputError(
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"

@@ -25,10 +25,12 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
 from mirage.ports import Policy
+from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.control.limits import Limits
 from mirage.services.provision.chain_price import price_chain
 from mirage.services.provision.overlap_budget import read_overlap_budget
 from mirage.services.provision.release_planning import Planning, compute_worked_at
+from mirage.services.provision.return_costs import count_returns_left
 from mirage.slurm.text.wait_explanations import waits_for_nodes
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
@@ -201,4 +203,5 @@ def _build_view(
         free_nodes=0,
         max_overlap_s=chain.get_allowed_overlap_s(asks),
         worked_at=compute_worked_at(priced, asks),
+        returns=count_returns_left(OpenHandover(chain, asks, _build_next_link(asks))),
     )

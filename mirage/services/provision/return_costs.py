@@ -12,16 +12,13 @@ from typing import Any
 from mirage.domain.chain import Chain, ChainState, LinkState, Presubmit, Style
 from mirage.domain.decision import Action, Decision, Mode, PolicyView
 from mirage.domain.handover import list_handovers
-from mirage.policy.rules.release_cost import ReleaseCosts, ReturnCosts
+from mirage.policy.rules.release_cost import FRESH_S, ReleaseCosts, ReturnCosts
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.store.chains import chains, decisions
 from mirage.store.database.engine import Transaction
 
 COSTS = "return_costs"
 """The name of the costs among a decision's inputs."""
-FRESH_S = 1200
-"""Costs that are older are not served. A link that has waited for longer since its release has seen
-a wait of its own, which is better evidence than what was forecast before it."""
 _LEADS_TO_A_START = frozenset({Action.FREE, Action.PLAN, Action.WAIT})
 
 

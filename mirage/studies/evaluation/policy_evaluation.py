@@ -19,7 +19,7 @@ from mirage.features.observation import spec
 from mirage.policy.auto.auto_policy import AutoPolicy, Candidate
 from mirage.policy.models.model_policy import ModelPolicy
 from mirage.policy.registry import get_policy, is_model
-from mirage.policy.rules.lead_rules import CheapestLead, Quantile
+from mirage.policy.rules.lead_rules import Quantile
 from mirage.policy.rules.switch_price import SwitchQuantile
 from mirage.ports import Policy
 from mirage.studies.evaluation.auto_choices import AutoChoiceCounter
@@ -29,6 +29,8 @@ from mirage.studies.tables.twin_asking import ask_twin_if_needed
 
 SWITCH = SwitchQuantile.name
 """The name of what a switch chain brings by the rule `quantile`, at its default price."""
+MOST_RETURNS = 2
+"""How often by default; that of chains, too (`slurm_plugin/mirage_wrapper/settings.py`)."""
 ORACLE = "oracle"
 """The name of the best choice that could only be known afterwards. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)
@@ -48,9 +50,9 @@ class EvaluationRequest:
     """The folder of models."""
     overlap_price: float
     startup_h: float = 0.0
-    most_returns: int = 0
+    most_returns: int = MOST_RETURNS
     """How often a link that starts early may give its nodes back."""
-    guarded: bool = False
+    guarded: bool = True
     """Whether the default max-overlap bounds how early a link may start."""
 
 
@@ -164,9 +166,8 @@ class _PolicyRunner:
         return Played(chosen, np.zeros(len(table), dtype=np.int64))
 
     def _play_own_plan(self, table: EpisodeTable) -> Played:
-        plan = CheapestLead if self._terms.returns else Quantile
         with self._output.show_progress(OWN_PLAN, len(table)) as told:
-            rule = plan(last=policy_runner.OWN_SAMPLE)
+            rule = Quantile(last=policy_runner.OWN_SAMPLE)
             return policy_runner.play_own_plan(table, rule, self._terms, lambda _: told())
 
     def _walk_auto(self, auto: AutoPolicy, place: int) -> Played:

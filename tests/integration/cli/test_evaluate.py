@@ -14,6 +14,8 @@ from tests.support.mirage_process import Answer, run
 OUTCOMES = [[-0.2, 0.5, 1.0], [-1.0, 2.0, 6.0], [-2.0, 5.0, 20.0]]
 FIGURES = {"episodes", "interruption_h", "overlap_h", "zero_interruption_pct", "cost_h"}
 FIGURES |= {"gap_closed"}
+HOLD = ("--returns", "0", "--no-guard")
+"""Early links hold their nodes, however early they are."""
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def document(answer: Answer) -> dict[str, dict[str, dict[str, dict[str, float]]]
 
 
 def test_figures_as_json_on_stdout(made: Path) -> None:
-    policies = document(run("evaluate", str(made), "--policy", "at-once", "--json", "-"))[
+    policies = document(run("evaluate", str(made), "--policy", "at-once", *HOLD, "--json", "-"))[
         "policies"
     ]
     assert list(policies) == ["reactive", "average", "oracle", "at-once"]
@@ -57,7 +59,7 @@ def test_a_file_a_price_and_a_startup_time(made: Path, tmp_path: Path) -> None:
     later = tmp_path / "later.npz"
     points = [MONDAY + (7 + i) * DAY_S for i in range(3)]
     table(OUTCOMES, start_points=points, waits_s=(600, 600)).save(later)
-    answer = run("evaluate", str(made), str(later), "--policy", "at-once", *words)
+    answer = run("evaluate", str(made), str(later), "--policy", "at-once", *HOLD, *words)
     assert answer.code == 0, answer.err
     told = json.loads(out.read_text())
     assert told["policies"]["at-once"]["medium"]["cost_h"] == 1.0
@@ -107,17 +109,17 @@ def test_what_links_plan_by_themselves_is_judged_beside_the_policies(made: Path)
     assert told["policies"]["planned-quantile"]["all"]["lead_h"] == pytest.approx(1 / 6)
 
 
-def test_an_early_link_gives_its_nodes_back_if_it_is_asked_to(tmp_path: Path) -> None:
+def test_an_early_link_gives_its_nodes_back_unless_it_is_asked_to_hold_them(tmp_path: Path) -> None:
     # Released at the start it starts at once, six hours early; released later it starts in time.
     # One job in ten waited six hours, the others not at all.
     path = tmp_path / "E.npz"
     table([[-6.0] + [0.0] * 36], waits_s=(0,) * 18 + (6 * 3600,) * 2).save(path)
     words = ("evaluate", str(path), "--policy", "at-once", "switch-quantile", "planned-quantile")
-    held = document(run(*words, "--json", "-"))["policies"]
+    held = document(run(*words, *HOLD, "--json", "-"))["policies"]
     assert held["at-once"]["all"]["overlap_h"] == 6.0
     assert "returns" not in held["at-once"]["all"]
     assert held["planned-quantile"]["all"]["lead_h"] == 0.0
-    played = document(run(*words, "--returns", "2", "--json", "-"))["policies"]
+    played = document(run(*words, "--no-guard", "--json", "-"))["policies"]
     assert played["at-once"]["all"]["overlap_h"] == 0.0
     assert played["at-once"]["all"]["returns"] == 1.0
     assert played["at-once"]["all"]["cost_h"] == pytest.approx(0.05)
@@ -127,8 +129,8 @@ def test_an_early_link_gives_its_nodes_back_if_it_is_asked_to(tmp_path: Path) ->
     assert played["oracle"]["all"]["returns"] == 0.0
     # Early is cheap now, so the link plans six hours; max-overlap allows a quarter of the limit.
     assert played["planned-quantile"]["all"]["lead_h"] == 1.5
-    assert "returns" not in run(*words, COLUMNS="80").out
-    shown = run(*words, "--returns", "2", "--intervals", COLUMNS="80").out
+    assert "returns" not in run(*words, *HOLD, COLUMNS="80").out
+    shown = run(*words, "--intervals", COLUMNS="80").out
     assert "returns" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert run(*words, "--returns", "10").code == run(*words, "--returns", "-1").code == 2
@@ -140,7 +142,8 @@ def test_policies_may_follow_one_option(made: Path) -> None:
 
 
 def test_the_plot_is_drawn(made: Path, tmp_path: Path) -> None:
-    answer = run("evaluate", str(made), "--policy", "at-once", "--plot", str(tmp_path / "p.svg"))
+    plot = str(tmp_path / "p.svg")
+    answer = run("evaluate", str(made), "--policy", "at-once", *HOLD, "--plot", plot)
     assert answer.code == 0, answer.err
     drawn = ElementTree.parse(tmp_path / "p.svg").getroot()  # noqa: S314 - our own
     assert drawn.tag == "{http://www.w3.org/2000/svg}svg"

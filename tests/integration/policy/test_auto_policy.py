@@ -226,7 +226,7 @@ def shown(**fields: object) -> PolicyView:
 
 def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
     asked = registry.get_policy("auto", promoted)
-    assert asked.decide(shown()).reason.startswith("models/made/1 decides: if freed now")
+    assert asked.decide(shown()).reason.startswith("models/made/1 decides: a release now")
     assert registry.get_policy("auto", promoted) is asked
 
 

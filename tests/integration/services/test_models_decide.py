@@ -61,7 +61,7 @@ def test_a_model_decides_on_what_is_seen_live(sqlite_store: Store, models: Path)
     scene = serving(sqlite_store, models)
     row = decided(scene)
     assert row.policy == MODEL
-    assert row.reason.startswith("if freed now, the standby starts late with")
+    assert row.reason.startswith("a release now is expected to cost")
     assert row.forecast is not None
     assert row.forecast.p10_s is not None
     assert row.forecast.p90_s is not None

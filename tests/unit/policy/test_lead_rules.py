@@ -55,6 +55,18 @@ def test_without_history_a_rule_waits_even_past_the_end_and_says_so(policy: Poli
     assert "known" in decision.reason or "needed" in decision.reason
 
 
+@pytest.mark.parametrize("returns", [1, 2])
+def test_a_link_that_may_give_back_gets_the_cheapest_lead_of_the_last_twenty(returns: int) -> None:
+    known = waits([9 * HOUR] * 50 + [0] * 18 + [6 * HOUR] * 2)
+    held, returned = (
+        Quantile().decide(view(8 * HOUR, jobs=known, returns=n)) for n in (0, returns)
+    )
+    at_end = view(8 * HOUR).predecessor_end
+    assert held.release_at == at_end - 9 * HOUR, "two in three of all have waited so long"
+    assert returned.release_at == at_end - 6 * HOUR, "an early start costs six minutes"
+    assert returned.policy == "quantile"
+
+
 def test_average_takes_the_mean_of_the_last_hundred() -> None:
     known = waits([10**6] * 50 + [100] * 50 + [300] * 50)
     decision = Average().decide(view(200, jobs=known))

@@ -35,7 +35,7 @@ def test_the_rule_decides_as_in_the_cases_that_links_pass_too(case: dict[str, fl
 
 @pytest.mark.parametrize("case", FIRST_LEADS, ids=[case["why"] for case in FIRST_LEADS])
 def test_the_first_lead_is_as_in_the_cases_that_links_pass_too(case: dict[str, Any]) -> None:
-    assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
+    assert choose_first_lead(tuple(case["waits_s"]), case["price"]) == case["lead_s"]
 
 
 @pytest.mark.parametrize("case", LOOK_UPS, ids=[case["why"] for case in LOOK_UPS])
@@ -87,7 +87,7 @@ def test_a_link_that_may_give_back_is_released_no_later_than_one_that_holds(
         return sum(max(w - lead_s, price * (lead_s - w)) for w in waits_s)
 
     held_s = min(sorted(waits_s), key=compute_cost_of_holding)
-    assert choose_first_lead(waits_s, price) >= held_s
+    assert choose_first_lead(tuple(waits_s), price) >= held_s
 
 
 @given(left_s=SECONDS, waited_s=SECONDS, price=PRICES, back_s=SECONDS)

@@ -82,6 +82,24 @@ def test_the_lead_is_what_like_jobs_waited(acting_chain_store: Store, index: int
     assert told.ask_again_s == 6 * HOUR
 
 
+@pytest.mark.parametrize(("returns", "lead_s"), [(None, None), (0, None), (2, 4 * HOUR)])
+def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
+    acting_chain_store: Store, returns: int | None, lead_s: int | None
+) -> None:
+    """Eleven of the last twenty jobs waited for four hours, and none of the twenty before."""
+    times = {"EligibleTime": str(NOW - 5 * HOUR), "SubmitTime": str(NOW - 5 * HOUR)}
+    times |= {"StartTime": str(NOW - HOUR), "EndTime": str(NOW + 9), "TimeLimit": "1-00:00:00"}
+    late = {"UserName": "bob", "UserID": "1002", "State": "RUNNING", "Reason": "None"}
+    rows = [printed(JobID=str(700 + i), Comment="", **late, **times) for i in range(11)]
+    newest = dict.fromkeys(("EligibleTime", "SubmitTime", "StartTime"), str(NOW - HOUR // 2))
+    rows.append(printed(JobID="720", Comment="", **late, **times | newest))
+    with acting_chain_store.begin() as tx:
+        chain = replace(chains.get_chain(tx, 1, CHAIN), style=Style.SEQUENTIAL)
+        chains.save_chain(tx, 1, replace(chain, max_returns=returns))
+    shows(acting_chain_store, runs(), *rows, waited_h=0)
+    assert asked(acting_chain_store).lead_s == lead_s
+
+
 def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(
     acting_chain_store: Store,
 ) -> None:
