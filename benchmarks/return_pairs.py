@@ -4,7 +4,8 @@
 
 Three chains of alice's run beside each other, with the same time limit: early links give their
 nodes back (`--mirage-returns=2`), they hold them (`--mirage-returns=0`), and plain Slurm, whose
-links submit their successor with `afterany`. Jobs of the partition have waited for a quarter of an
+links submit their successor with `afterany`. Links are released 12 minutes before their
+predecessor's end, as after a busy day. Jobs of the partition have waited for a quarter of an
 hour before. First the cluster is idle (light), then bob's jobs keep it full (heavy). A service
 decides. Before that slurmctld counts (sdiag) the RPCs of a chain with returns, and of the same one
 without.
@@ -36,11 +37,11 @@ RETURNS, HOLDS, PLAIN = "returns", "holds", "plain"
 KINDS = {RETURNS: ("--mirage-returns=2",), HOLDS: ("--mirage-returns=0",), PLAIN: ()}
 LIMIT_MIN = 30
 WAITED_MIN = 15
-"""What like jobs have waited before: the lead with which chains begin."""
+"""What like jobs have waited before."""
 BACKLOG, RUN_S, WARM_UP_S = 8, (HOUR // 4, 3 * HOUR // 4), HOUR
 COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 3
 """Of the chains of which RPCs are counted: two hand-overs each, on an idle cluster."""
-_EARLY = ("--mirage-lead=20:00", "--mirage-max-overlap=30:00")
+_EARLY = ("--mirage-lead=12:00", "--mirage-max-overlap=30:00")
 _LOOK_S = 2 * MINUTE
 _TIMES = ("earliest", "at", "latest")
 _USED = "JobIDRaw,JobName,Start,End"
@@ -137,7 +138,7 @@ def measure_load(
             run_s=LIMIT_MIN * MINUTE,
             limit_min=LIMIT_MIN,
             style="sequential",
-            options=(*options, f"--job-name={names[kind]}"),
+            options=(*_EARLY, *options, f"--job-name={names[kind]}"),
         )
         ids[names[kind]] = read_chain_id(scene, job)
     sentences = Sentences(scene, ids)
