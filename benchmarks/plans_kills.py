@@ -8,9 +8,16 @@ that the seed draws, at once or within a quarter of an hour. The service comes b
 minutes, slurmctld within 5. A link that is killed before it has submitted its successor ends its
 chain: `mirage-link resume` then mends it.
 
+    deploy/testbed/apart.sh [--root trixie] python -m benchmarks.plans_kills --returns [--kills 36]
+
+The same within returns alone: chains on an idle cluster whose links start early and give their
+nodes back. Each command that such a link asks Slurm in a return has a step before and one after it;
+the next victim is killed at a step that the seed draws, while the link stands there. A killed link
+is the one that gives back, or its predecessor.
+
 With --evidence DIR what alice's chains and the service wrote stays there. Exit code 1: a chain was
-lost, two standbys of a link waited at once, a link started early beyond its bound, or two links
-wrote at once.
+lost, two standbys of a link waited at once, two jobs of a link ran at once for longer than the one
+too many needs to leave, a link started early beyond its bound, or two links wrote at once.
 """
 
 from __future__ import annotations
@@ -18,16 +25,18 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
 from benchmarks.plans_scene import HOUR, MINUTE, CommandLog, open_scene
-from benchmarks.plans_watch import ChainSpec, Watch, let_pass, summarize
+from benchmarks.plans_watch import ChainSpec, Watch, let_pass, list_twin_runs, summarize
 from tests.support.handover.scene import Scene
 
 VICTIMS = ("service", "link", "slurmctld")
@@ -51,7 +60,31 @@ CHAINS = (
         **_LIMIT,
     ),
 )
-KINDS = ("jobs", "plans", "waits", "started", "began", "ends", "requeued", "waited")
+_EARLY = ("--mirage-min-runtime=0", "--mirage-max-overlap=60:00", "--mirage-lead=50:00")
+RETURNING = tuple(
+    ChainSpec(
+        name=f"{name}-{one}",
+        style="sequential",
+        limit_min=60,  # a client that cannot reach slurmctld asks for ten minutes of this clock
+        links=500,
+        max_overlap_s=HOUR,
+        options=(*_EARLY, *options),
+    )
+    for one in range(1, 4)
+    for name, options in (("served", ()), ("alone", ("--mirage-service=none",)))
+)
+_BOTH = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
+"""The question with which a return begins, and a plan: about two jobs."""
+_PLANNED = re.compile(r" sbatch .*\?after:(\d+)\+")
+MOMENTS = {
+    "both jobs": re.compile(r"squeue .*-j \d+,\d+ -O "),
+    "who waits for it": re.compile(r"squeue .*-o %k %i %E$"),
+    "a new job": re.compile(r"sbatch .*\?after:"),
+    "the queue": re.compile(r"squeue .*-o %k %i$"),
+    "its predecessor": re.compile(r"squeue .*-j \d+ -o %T %S %e$"),
+}
+"""What a link that gives its nodes back asks Slurm for, in this order."""
+KINDS = ("jobs", "plans", "returns", "waits", "started", "began", "ends", "requeued", "waited")
 """The folders of a chain in which a new file is a step."""
 
 
@@ -99,7 +132,9 @@ class Killer:
     scene: Scene
     steps: Steps
     dice: random.Random
+    away_s: Mapping[str, int] = field(default_factory=lambda: AWAY_S)
     kills: list[str] = field(default_factory=list)
+    killed_jobs: set[int] = field(default_factory=set)
     _back_at: dict[str, float] = field(default_factory=dict)
     _next: int = 1
     _last: Step | None = None
@@ -136,8 +171,8 @@ class Killer:
 
     def _kill(self, step: Step) -> bool:
         victim = next(self._victims)
-        if victim in self._back_at:
-            return False
+        while victim in self._back_at:
+            victim = next(self._victims)
         if victim == "service":
             self.scene.stop_service(signal.SIGKILL)
         elif victim == "slurmctld":
@@ -145,7 +180,7 @@ class Killer:
         elif not self._kill_link(step):
             return False
         if victim in AWAY_S:
-            away_s = self.dice.uniform(0, AWAY_S[victim])
+            away_s = self.dice.uniform(0, self.away_s[victim])
             self._back_at[victim] = self.scene.testbed.now() + away_s
         told = "" if step.job is None else f" by job {step.job}"
         self.kills.append(victim)
@@ -159,10 +194,90 @@ class Killer:
         if not carriers:
             return False
         job = step.job if step.job in carriers else self.dice.choice(sorted(carriers))
-        pid = carriers[job]
-        # With its script: where Slurm has cgroups, that ends with the carrier too.
-        os.killpg(os.getpgid(pid), signal.SIGKILL)
+        # With its script, which leads a group of its own: with cgroups Slurm ends that too.
+        for pid in _list_family(carriers[job]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.killed_jobs.add(job)
         return True
+
+
+@dataclass
+class ReturnKiller(Killer):
+    """Kills the next victim at a step of a return that its dice choose, while the link is there."""
+
+    places: Counter[str] = field(default_factory=Counter)
+    """Where returns were when something was killed."""
+    _predecessors: dict[int, int] = field(default_factory=dict)
+    """Of the jobs that give back, or have."""
+    _at: dict[int, int] = field(default_factory=dict)
+    """The moment to which these jobs have come: two for each question."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._draw()
+
+    def look(self) -> None:
+        now = self.scene.testbed.now()
+        for victim in [name for name, at in self._back_at.items() if at <= now]:
+            self._bring_back(victim)
+        for step in self.steps.read_new():
+            job = self._find_submitter(step.what) if step.job is None else step.job
+            if job is not None and self._is_reached(job, step.what):
+                self._strike(Step(step.what, job))
+
+    def _find_submitter(self, what: str) -> int | None:
+        """The job that gives back by this sbatch, which has the first submission's environment."""
+        planned = _PLANNED.search(what)
+        before = int(planned[1]) if planned is not None else None
+        found = [job for job in self._at if self._predecessors[job] == before]
+        return max(found, default=None)
+
+    def _is_reached(self, job: int, what: str) -> bool:
+        """Follow a return; return whether it has come to the moment that was drawn."""
+        both = _BOTH.match(what)
+        if both is not None and job == int(both[1]) > int(both[2]):  # a plan: the later one second
+            self._predecessors[job], self._at[job] = int(both[2]), 0
+            return self._drawn == 0
+        when, _, call = what.partition(" ")
+        at = self._at.get(job)
+        if at is None or when not in ("before", "after"):
+            return False
+        asked = [k for k, pattern in enumerate(MOMENTS.values()) if pattern.match(call)]
+        came = 2 * asked[0] + (when == "after") if asked else -1
+        if (
+            not at - 1 <= came <= at + 1
+        ):  # the queue may be looked at again; else it keeps its nodes
+            del self._at[job]
+            return False
+        self._at[job] = came
+        return came == self._drawn
+
+    def _strike(self, step: Step) -> None:
+        is_there = step.job in _find_carriers()
+        if not is_there:  # the look came too late
+            self._draw()
+        elif self._kill(step):
+            when = ("before", "after")[self._drawn % 2]
+            self.places[f"{when} the question about {list(MOMENTS)[self._drawn // 2]}"] += 1
+            self._draw()
+
+    def _kill_link(self, step: Step) -> bool:
+        job = step.job or 0
+        return super()._kill_link(Step(step.what, self.dice.choice((job, self._predecessors[job]))))
+
+    def _draw(self) -> None:
+        self._drawn = self.dice.randrange(2 * len(MOMENTS))
+
+
+def _list_family(pid: int) -> list[int]:
+    """The process and all below it."""
+    family = [pid]
+    for one in family:  # grows
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with suppress(OSError):
+                family += map(int, children.read_text().split())
+    return family
 
 
 def _find_carriers() -> dict[int, int]:
@@ -183,25 +298,31 @@ def _find_carriers() -> dict[int, int]:
     return found
 
 
-def measure(kills: int, seed: int, evidence: Path | None) -> list[str]:
+def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> list[str]:
     """Return the offences; prints the kills and the table of chains."""
     print(f"seed {seed}", flush=True)
     with open_scene() as scene:
-        log = CommandLog.lay_out(scene, step_s=6)
-        scene.let_jobs_wait(WAIT_MIN, jobs=32)
+        log = CommandLog.lay_out(scene, step_s=40 if returns else 6, asks=returns)
+        if not returns:
+            scene.let_jobs_wait(WAIT_MIN, jobs=32)
         scene.start_service(policy="at-once", path=log.find_path(scene, "mirage"))
         watch = Watch(scene, {})
         env = {"PATH": log.find_path(scene, "alice")}
-        for spec in CHAINS:
+        for spec in RETURNING if returns else CHAINS:
             watch.chains[spec.submit(scene, env)] = spec
             let_pass(scene, watch, APART_S)
         steps = Steps(scene, log)
         steps.read_new()  # those of the first sbatch are alice's own
-        killer = Killer(scene, steps, random.Random(seed))  # noqa: S311
+        dice = random.Random(seed)  # noqa: S311
+        killer: Killer = Killer(scene, steps, dice)
+        if returns:
+            killer = ReturnKiller(scene, steps, dice, dict.fromkeys(AWAY_S, 5 * MINUTE))
+        watch.killed = killer.killed_jobs
 
         def is_over() -> bool:
             watch.look()
             killer.look()
+            watch.resume_dead()
             return len(killer.kills) >= kills
 
         scene.testbed.wait_until(is_over, kills * HOUR, f"{kills} kills")
@@ -211,6 +332,11 @@ def measure(kills: int, seed: int, evidence: Path | None) -> list[str]:
         print("\n".join(summarize(records, watch.chains)))
         told = ", ".join(f"{name} {count}" for name, count in Counter(killer.kills).items())
         print(f"kills: {told}; {watch.looks} looks at the queue")
+        if isinstance(killer, ReturnKiller):
+            print("\n".join(f"{count} {place}" for place, count in sorted(killer.places.items())))
+        for one, other, beside_s in list_twin_runs(records):
+            print(f"link {one.link} of {watch.chains[one.chain].name}: jobs {one.job} and "
+                  f"{other.job} held nodes at once for {beside_s} s")  # fmt: skip
     return offences
 
 
@@ -219,8 +345,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--evidence", type=Path)
+    parser.add_argument("--returns", action="store_true", help="kill within returns alone")
     options = parser.parse_args(words)
-    offences = measure(options.kills, options.seed, options.evidence)
+    offences = measure(options.kills, options.seed, options.evidence, returns=options.returns)
     print("\n".join(offences) or "no offence")
     return 1 if offences else 0
 

@@ -35,7 +35,8 @@ _PLAIN = """#!/bin/bash
 #SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M -p gpu -o /dev/null
 trap : TERM
 next=$(($3 + 1))
-[ "$3" -ge "$4" ] || sbatch -Q -d "afterany:$SLURM_JOB_ID" -t "$5" "$1" "$1" "$2" $next "$4" "$5"
+words="-d afterany:$SLURM_JOB_ID -t $5 -J $SLURM_JOB_NAME"
+[ "$3" -ge "$4" ] || sbatch -Q $words "$1" "$1" "$2" $next "$4" "$5"
 echo "start sbatch $3 $SLURM_JOB_ID $(date +%s)" >>"$2"
 sleep $((60 * $5))
 echo "end sbatch $3 $SLURM_JOB_ID $(date +%s)" >>"$2"
@@ -105,7 +106,7 @@ def measure_chain(scene: Scene, log: CommandLog, name: str, links: int) -> Cost:
     already = len(log.read_calls())
     count = CallCount(scene)
     if name == "sbatch":
-        _submit_plain(scene, log, links)
+        submit_plain(scene, name, links, LIMIT_MIN, log.find_path(scene, "alice"))
     else:
         scene.submit_chain(
             name,
@@ -127,14 +128,13 @@ def measure_chain(scene: Scene, log: CommandLog, name: str, links: int) -> Cost:
     return Cost(name, links, count.total, log.read_calls()[already:])
 
 
-def _submit_plain(scene: Scene, log: CommandLog, links: int) -> None:
+def submit_plain(scene: Scene, name: str, links: int, limit_min: int, path: str) -> None:
+    """Submit a chain of scripts that submit their successor with the `sbatch` on that path."""
     script = scene.root / "plain.sh"
     script.write_text(_PLAIN)
-    words = ["sbatch", "-Q", f"-t{LIMIT_MIN}", str(script), str(script), str(scene.log("sbatch"))]
-    words += ["1", str(links), str(LIMIT_MIN)]
-    scene.testbed.run(
-        words, user="alice", cwd=scene.root / "alice", env={"PATH": log.find_path(scene, "alice")}
-    )
+    words = ["sbatch", "-Q", f"-t{limit_min}", f"-J{name}", str(script), str(script)]
+    words += [str(scene.log(name)), "1", str(links), str(limit_min)]
+    scene.testbed.run(words, user="alice", cwd=scene.root / "alice", env={"PATH": path})
 
 
 def find_offences(costs: Sequence[Cost]) -> list[str]:

@@ -24,9 +24,9 @@ _COLUMNS = "JobIDRaw,Submit,Eligible,Start,End,TimelimitRaw,NNodes,State,Comment
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "sacct")
 _COUNTED = """#!/bin/sh
 say() {{ echo "$(date +%s) ${{SLURM_JOB_ID:--}} $*" >>{log}; }}
-case "{step_s} {name} $*" in
+case "{step_s} {name} $* ${{SLURM_JOB_ID:+asked}}" in
 0*) ;;
-*" sbatch "* | *" scontrol update "* | *" scancel "*)
+*" sbatch "* | *" scontrol update "* | *" scancel "* | *" squeue "*" {asked}")
     say before {name} "$@"; sleep {step_s}
     {real} "$@"; code=$?
     say after {name} "$@"; sleep {step_s}
@@ -38,6 +38,7 @@ exec {real} "$@"
 _LIMITS = (
     ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 10.0 * SPEED\n"),
     ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
+    ("mirage_return.py", "LIMIT_S = 90\n", "LIMIT_S = 90 * SPEED\n"),
     ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     ("mirage_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     (
@@ -158,8 +159,9 @@ class CommandLog:
     folder: Path
 
     @classmethod
-    def lay_out(cls, scene: Scene, *, step_s: int = 0) -> CommandLog:
-        """With `step_s` a command that changes something pauses so long before and after."""
+    def lay_out(cls, scene: Scene, *, step_s: int = 0, asks: bool = False) -> CommandLog:
+        """With `step_s` a command that changes something pauses so long before and after; with
+        `asks` a link's squeue too."""
         folder = scene.root / "counted"
         folder.mkdir()
         log = folder / "calls"
@@ -168,7 +170,10 @@ class CommandLog:
         for name in _COMMANDS:
             real = shutil.which(name)
             command = folder / name
-            command.write_text(_COUNTED.format(name=name, log=log, real=real, step_s=step_s))
+            asked = "asked" if asks else "unasked"
+            command.write_text(
+                _COUNTED.format(name=name, log=log, real=real, step_s=step_s, asked=asked)
+            )
             command.chmod(0o755)
         return cls(folder)
 
@@ -195,7 +200,9 @@ class CommandLog:
 
 
 def _shorten(call: str) -> str:
-    """The command, and what it is about."""
+    """The command, and what it is about; a question as it stands."""
     words = call.split()
+    if words[0] == "squeue":
+        return call
     about = [word for word in words if word.startswith(("--dependency", "JobId=", "Dependency="))]
     return " ".join([words[0], *about])

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
@@ -18,6 +18,10 @@ from tests.support.handover.scene import Ran, Scene
 DEFAULT_OVERLAP_S = 4 * 3600
 ROUNDING_S = MINUTE
 """Slurm counts time limits, and the minutes of a plan, in whole minutes."""
+RESUME_S = 5 * MINUTE
+LEAVES_S = 60 * MINUTE
+"""A job asks Slurm up to four times before it knows that another one of its link is at work; where
+slurmctld is away, each takes ten minutes of this clock."""
 _LOOK_S = 1.0
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
 
@@ -66,9 +70,13 @@ class Watch:
     """The instants at which two jobs of one link waited."""
     live: set[str] = field(default_factory=set)
     """The chains with a link in the queue, or running, at the last look."""
+    killed: set[int] = field(default_factory=set)
+    """The jobs that a benchmark has killed: they can submit nothing any more."""
     held: dict[str, str] = field(default_factory=dict)
     """The chains of which a link was held at the last look, and why."""
     _looked: float = 0.0
+    _resumed_at: dict[str, float] = field(default_factory=dict)
+    """Until when a chain is left alone: its new job may not have been seen yet."""
 
     def look(self) -> None:
         """Once a second at most. A slurmctld that does not answer is no look."""
@@ -98,11 +106,8 @@ class Watch:
         would do it. `evidence`: a folder for all that chains and service have written.
         """
         self._look_now()
-        for chain, spec in self.chains.items():
-            ended = has_ended(self.scene.ran(spec.name), spec)
-            if chain not in self.live and not ended and self._has_no_successor(chain):
-                print(f"{spec.name}: the last link ended before it had submitted the next one; "
-                      f"mirage-link resume: {self._resume(chain)}")  # fmt: skip
+        self._resumed_at.clear()
+        self.resume_dead()
         self._look_now()
         ran = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
@@ -120,8 +125,21 @@ class Watch:
             if chain not in self.live and not has_ended(ran[chain], spec):
                 found.append(f"chain lost: {spec.name} ({chain}) after link {count_links(own)}")
             found += find_early_links(own, spec)
+            found += find_twin_runs(own, spec)
             found += find_two_writers(ran[chain], own, spec)
         return found, records
+
+    def resume_dead(self) -> None:
+        """Resume the chains whose last link had no time to submit a successor."""
+        for chain, spec in self.chains.items():
+            now = self.scene.testbed.now()
+            if chain in self.live or not self.looks or now < self._resumed_at.get(chain, 0):
+                continue
+            ended = has_ended(self.scene.ran(spec.name), spec)
+            if not ended and self._has_no_successor(chain):
+                print(f"{spec.name}: the last link ended before it had submitted the next one; "
+                      f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
+                self._resumed_at[chain] = now + RESUME_S
 
     def _look_now(self) -> None:
         self._looked = 0.0
@@ -130,7 +148,8 @@ class Watch:
     def _has_no_successor(self, chain: str) -> bool:
         folder = self._find_folder(chain)
         links = [int(path.name) for path in (folder / "started").iterdir() if path.name.isdigit()]
-        return bool(links) and not (folder / "jobs" / str(max(links) + 1)).exists()
+        standby = folder / "jobs" / str(max(links, default=0) + 1)
+        return bool(links) and (not standby.exists() or int(standby.read_text()) in self.killed)
 
     def _resume(self, chain: str) -> str:
         words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]
@@ -264,6 +283,31 @@ def was_sent_back(record: LinkRecord, records: Sequence[LinkRecord]) -> bool:
         and (record.start or 0) <= (other.submit or 0) <= (record.end or 0)
         for other in records
     )
+
+
+def find_twin_runs(records: Sequence[LinkRecord], spec: ChainSpec) -> list[str]:
+    """Return, in words, two jobs of one link that held nodes at once for longer than a job that is
+    one too many needs to leave."""
+    found = []
+    for one, other, beside_s in list_twin_runs(records):
+        if beside_s > LEAVES_S:
+            found.append(
+                f"two jobs: link {one.link} of {spec.name} ran as jobs {one.job} and {other.job} "
+                f"at once for {beside_s} s"
+            )
+    return found
+
+
+def list_twin_runs(records: Sequence[LinkRecord]) -> list[tuple[LinkRecord, LinkRecord, int]]:
+    """Return the pairs of jobs of one link that held nodes at once, and for how many seconds."""
+    found = []
+    ran = [record for record in records if record.start and record.end]
+    for one, other in combinations(ran, 2):
+        if (one.chain, one.link) == (other.chain, other.link) and one.job != other.job:
+            first_end = min(one.end or 0, other.end or 0)
+            beside_s = first_end - max(one.start or 0, other.start or 0)
+            found += [(one, other, beside_s)] if beside_s > 0 else []
+    return found
 
 
 def find_two_writers(

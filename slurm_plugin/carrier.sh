@@ -85,11 +85,17 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_cut_to_total
     mirage_read_deadline
     [ -n "$mirage_stands" ] || mirage_put_standby
+    mirage_take_standby
     [ -n "$mirage_unwritable" ] || mirage_plan_release # an early release needs files that tell who runs
 }
 
-mirage_stand_by() { # all that a link does which runs, but for the script
+mirage_stand_by() { # all that a link does which runs, but for the script. Another job of the link may have begun
+    # at this very moment: of that one the links after this one ask
     mirage_put "jobs/$mirage_index" "$mirage_job"
+    if mirage_is_taken; then
+        mirage_put "jobs/$mirage_index" "$mirage_holder"
+        mirage_leave
+    fi
     mirage_start_loop mirage_beat
     mirage_read_deadline
     [ "$mirage_mode" != submit ] || return 0 # none stands before its moment
@@ -128,7 +134,7 @@ mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_st
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
 mirage_behind= mirage_left= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
 mirage_unwritable= mirage_halted= mirage_noted= mirage_error=
-mirage_silent= mirage_signalled= mirage_stands= mirage_answered= mirage_leads=
+mirage_silent= mirage_signalled= mirage_stands= mirage_inherits= mirage_answered= mirage_leads=
 mirage_since=$(date +%s)
 mirage_script_at=$mirage_since
 mirage_read_settings

@@ -164,6 +164,15 @@ mirage_is_held() { # does another job of this link wait for its turn? One that t
     mirage_why="link $mirage_index waits already, as job $mirage_holder"
 }
 
+mirage_take_standby() { # two jobs of a link may have come to wait for its turn, where one that tried to give
+    # its nodes back did not see the other in the queue. The next link may stand behind the one that
+    # leaves: it is to wait for this one
+    [ -n "$mirage_inherits" ] && [ -e "$mirage_dir/returns/$mirage_index" ] &&
+        [ "$mirage_presubmit" = next ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 0
+    mirage_slurm 60 scontrol update "JobId=$mirage_standby" "Dependency=afterany:$mirage_job" \
+        >/dev/null 2>&1
+}
+
 mirage_may_return() { # by what is known here: behind the one link that runs, of which the end is known
     [ "$mirage_returns" -gt 0 ] && [ "$mirage_style" = sequential ] &&
         [ "$mirage_presubmit" = next ] && [ "$mirage_mode" = standby ] &&
@@ -183,6 +192,7 @@ mirage_ask_verdict() { # sets mirage_minutes and mirage_verdict, in words; the r
         export MIRAGE_URL MIRAGE_CLUSTER_NAME &&
         mirage_limit 120 "$mirage_python" -IS "$mirage_plugin/mirage_return.py" "dir=$mirage_dir" \
             "chain=$mirage_chain" "link=$mirage_index" "job=$mirage_job" "behind=$mirage_behind" \
+            "since=$mirage_since" \
             "left=$mirage_left" "bound=$1" "style=$mirage_style" "price=$mirage_price" \
             "lead=$mirage_lead" "service=$mirage_service" "plans=$mirage_plans" \
             "max_lead=$mirage_max_lead" "returns=$mirage_returns" \

@@ -85,6 +85,8 @@ mirage_stand() { # put the standby in place; says nothing but its success, or se
     if [ -z "$mirage_standby" ]; then
         mirage_submit "$1" || return 1
         mirage_standby=$mirage_new
+    else
+        mirage_inherits=yes
     fi
     mirage_noted=$mirage_standby # where the directory takes no file this one keeps it
     mirage_put "jobs/$mirage_next" "$mirage_standby"

@@ -155,7 +155,8 @@ def change_dependency(job, dependency, environ):
     )
     if code == 0:
         return None
-    why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
-    if code == 124 or PASSING.search(why) is not None:
-        raise Unseen(why)
+    why = " ".join(errors.split())[:200]
+    # A refusal has words. One that a signal ended says nothing: the job's own end may have come.
+    if not why or not 0 < code < 124 or PASSING.search(why) is not None:
+        raise Unseen(why or "scontrol ended with %d" % (code,))
     return why

@@ -14,6 +14,11 @@ import sys
 
 LIMIT_S = 90
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
+LEAVES_S = 60  # until a job that gives its nodes back is gone, with an epilog
+LEAST_BACK_S, MOST_BACK_S = 60, 1800
+CLOCK_S = 120  # mirage_waits.py
+STAT = "/proc/stat"
+POWERED_UP_S = 1800  # a node that booted so shortly before the job began was powered up for it
 FRESH_S = 1200  # mirage/policy/rules/release_cost.py
 
 
@@ -58,9 +63,11 @@ def decide_return(words, environ):
     before = int(words["behind"])
     rows = mirage_jobs.fetch_rows([link.job, before], environ)
     own, predecessor = rows.get(link.job), rows.get(before)
+    _look_at_node(own, environ)
     most_s = mirage_forecast.parse_whole(words.get("bound") or "")
     costs = read_costs(_ask_service(link, environ), link)
-    minutes, basis = choose_minutes(link, own, predecessor, most_s, costs)
+    back_s = measure_back(words, own)
+    minutes, basis = choose_minutes(link, own, predecessor, most_s, costs, back_s)
     _look_at_queue(link, environ)
     release = predecessor.start + 60 * minutes
     why = "link %d gives its nodes back: job %d may run for %d s more; the link is released again at %s, %s" % (
@@ -128,6 +135,30 @@ def record_return(link, count, release, why):
         raise Keeps("returns/%d cannot be written" % (link.index,))
 
 
+def _look_at_node(own, environ):
+    """Raise Keeps where Slurm seems to have powered this node up for the job; other nodes of the
+    job are not seen."""
+    import mirage_service
+
+    if own is None or not mirage_service.read_slurm_setting("SuspendProgram", environ):
+        return
+    boot = read_boot_time()
+    if boot is None or own.start is None or boot > own.start - POWERED_UP_S:
+        raise Keeps("Slurm powers nodes up here, and this one booted shortly before the job began")
+
+
+def read_boot_time():
+    """When this node booted, in seconds since the epoch; None where the kernel does not say."""
+    import mirage_forecast
+
+    try:
+        with open(STAT) as lines:
+            words = [line.split() for line in lines if line.startswith("btime ")]
+    except OSError:
+        return None
+    return mirage_forecast.parse_whole(words[0][1]) if words and len(words[0]) == 2 else None
+
+
 def _ask_service(link, environ):
     """Return what the service says of the costs of a new release; None where it does not answer.
 
@@ -160,6 +191,20 @@ def _look_at_queue(link, environ):
 # --- when? -------------------------------------------------------------------------------------------
 
 
+def measure_back(words, own):
+    """Return what giving back costs, in seconds of the link's nodes: another start, expected to take
+    as long as this one has taken from the job's start to the carrier's first line, and the leave.
+
+    Between one minute and half an hour, whatever the clocks say; BACK_S where they say nothing.
+    """
+    import mirage_forecast
+
+    began = mirage_forecast.parse_whole(words.get("since") or "")
+    if began is None or own is None or own.start is None or began < own.start - CLOCK_S:
+        return mirage_forecast.BACK_S
+    return max(LEAST_BACK_S, min(MOST_BACK_S, began - own.start + LEAVES_S))
+
+
 def read_costs(answer, link):
     """Read the service's costs: (points, price) as look_up_return_lead takes them. None unless they
     are whole, of this link, and of now: then the link's own rule decides."""
@@ -188,11 +233,12 @@ def read_costs(answer, link):
     return (points, price) if is_possible and columns[0] == sorted(columns[0]) else None
 
 
-def choose_minutes(link, own, predecessor, most_s, costs):
+def choose_minutes(link, own, predecessor, most_s, costs, back_s):
     """Return (the minutes after the predecessor's start, by what it is, in words). Raises Keeps.
 
     `most_s`: the link's max-overlap, if it started sooner: then it goes whatever the rule says.
     `costs`: of a new release, by the service (read_costs); None: the link's own wait decides.
+    `back_s`: what giving back costs.
     """
     import mirage_forecast
     import mirage_jobs
@@ -206,10 +252,9 @@ def choose_minutes(link, own, predecessor, most_s, costs):
         raise Keeps("the predecessor has no known end")
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
-    back_s = mirage_forecast.BACK_S
     if costs is None:
         price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
-        lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price)
+        lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
         basis = "by its last wait of %d s" % (waited_s,)
     else:
         points, price = costs

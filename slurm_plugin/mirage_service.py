@@ -73,7 +73,7 @@ def cluster(environ):
         environ.get("MIRAGE_CLUSTER_NAME")
         or read_configured("cluster", environ)
         or environ.get("SLURM_CLUSTER_NAME")  # in a job
-        or _read_cluster_name(environ)
+        or read_slurm_setting("ClusterName", environ)
     )
     if not name:
         told = "cluster = NAME in " + CONFIGURATION if IS_ROOT else "MIRAGE_CLUSTER_NAME"
@@ -81,15 +81,16 @@ def cluster(environ):
     return name.lower()  # as Slurm takes it
 
 
-def _read_cluster_name(environ):
-    """ClusterName, where the configuration is a file on this host: `scontrol` takes too long."""
+def read_slurm_setting(name, environ):
+    """Return the value in slurm.conf where that is a file on this host, else "": `scontrol` takes
+    too long."""
     named = environ.get("SLURM_CONF")
     for path in (named,) if named else SLURM_CONFIGURATIONS:
         try:
             with open(path, errors="replace") as lines:
                 for line in lines:
                     key, _, value = line.partition("=")
-                    if key.strip().lower() == "clustername":
+                    if key.strip().lower() == name.lower():
                         return (value.split("#")[0].split() or [""])[0]
         except OSError:
             continue

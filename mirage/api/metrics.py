@@ -12,8 +12,9 @@ from mirage.http.context import ApiContext
 from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import RpcUsage
 from mirage.store.chains import chain_counts, decisions
+from mirage.store.chains.handover_outcomes import sum_returns_saved
 from mirage.store.chains.open_links import count_planned_standbys
-from mirage.store.chains.returned_links import count_returns
+from mirage.store.chains.returned_links import count_returns, sum_returned
 from mirage.store.database.engine import Transaction
 from mirage.store.forecasts import handover_forecasts
 from mirage.store.jobs import snapshots
@@ -74,6 +75,16 @@ def _collect_store_metrics(tx: Transaction, given: ApiContext) -> Iterator[Metri
         "mirage_returns",
         "How often early links gave their nodes back.",
         value=count_returns(tx, given.cluster_id),
+    )
+    yield CounterMetricFamily(
+        "mirage_returned_node_seconds",
+        "Node time for which early links held the nodes that they gave back.",
+        value=sum_returned(tx, given.cluster_id),
+    )
+    yield CounterMetricFamily(
+        "mirage_returns_saved_node_seconds",
+        "Node time for which these nodes would have stood idle in complete hand-overs.",
+        value=sum_returns_saved(tx, given.cluster_id),
     )
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force, by partition.", labels=["partition", "mode"]

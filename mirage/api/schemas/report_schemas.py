@@ -145,6 +145,11 @@ class PartView(_RecordModel):
     returned_node_h: float = Field(
         description="What these links held before, a part of `overlap_node_h`.", examples=[0.1]
     )
+    returns_saved_node_h: float = Field(
+        description="What these links would have held idle from their last return on, had they "
+        "kept their nodes.",
+        examples=[14.5],
+    )
     compared: int = Field(
         description="The number of hand-overs for which the outcome of other policies is known.",
         examples=[38],

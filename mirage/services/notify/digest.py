@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirage.domain.sanitize import escape_unprintable
+from mirage.services.chains.expected_start import ExpectedStart
 from mirage.store.events.outbox import Notice
 
 _EARLIER = 40
@@ -18,6 +19,8 @@ class Digest:
 
     cluster: str
     notices: Sequence[Notice]
+    standing: Sequence[str] = ()
+    """Sentences on the chain as it stands as the message is sent."""
 
     @property
     def first(self) -> Notice:
@@ -43,6 +46,7 @@ class Digest:
         lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
         lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
+        lines += ["", *self.standing] if self.standing else []
         lines += [
             "",
             f"Details: mirage chain show {chain_id}",
@@ -63,6 +67,23 @@ class Digest:
                 for n in self.notices
             ],
         }
+
+
+def describe_standing(expected: ExpectedStart | None, returns: int, at: int) -> list[str]:
+    """Return the sentences of a digest on when the next link starts, as known at `at`, and on how
+    often links gave their nodes back; empty where there is nothing to say. Times are in UTC."""
+    found = []
+    if expected is not None:
+        first, last = _format_utc(expected.p10), _format_utc(expected.p90)
+        between = "" if first == last else f" (8 of 10 times between {first} and {last})"
+        found.append(
+            f"Link {expected.link} is expected to start at {_format_utc(expected.p50)}{between}, "
+            f"as of {_format_utc(at)} UTC."
+        )
+    if returns:
+        times = "once" if returns == 1 else f"{returns} times"
+        found.append(f"Early links of this chain gave their nodes back {times}.")
+    return found
 
 
 def _format_utc(at: int) -> str:

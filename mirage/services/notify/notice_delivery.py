@@ -16,12 +16,15 @@ from mirage.domain.chain import ChainId
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError, MirageError
 from mirage.logs import ThrottledLog
-from mirage.services.notify.digest import Digest
+from mirage.services.chains.expected_start import read_expected_start
+from mirage.services.notify.digest import Digest, describe_standing
 from mirage.services.notify.notices import URGENCY
+from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.events import audit, outbox
 from mirage.store.events.audit import AuditEntry
 from mirage.store.events.outbox import Notice, NoticeState
+from mirage.store.jobs import snapshots
 
 _log = structlog.get_logger(__name__)
 
@@ -85,10 +88,10 @@ class Courier:
                 late[channel] += 1
             elif found := self._claim_notices(channel, chain_id):
                 sent[channel, owner] += self._deliver_digest(channel, found)
-        for channel, chains in late.items():
+        for channel, count in late.items():
             reached = "notices wait: notify.max_per_hour is reached"
             self._seldom.log_event(
-                _log.warning, reached, kind=channel, channel=channel, waiting=chains
+                _log.warning, reached, kind=channel, channel=channel, waiting=count
             )
         return sent.total() - sum(before.values())
 
@@ -128,7 +131,8 @@ class Courier:
             )
             return False
         try:
-            send(Digest(cluster=self.cluster, notices=found), self.clock())
+            standing = self._describe_chain(found[0].chain_id)
+            send(Digest(cluster=self.cluster, notices=found, standing=standing), self.clock())
         except DeliveryError as error:
             self._record_failure(found, str(error), for_good=False)
             return False
@@ -141,6 +145,17 @@ class Courier:
             outbox.settle_notices(tx, self.cluster_id, ids, NoticeState.SENT, sent_at=now)
         _log.info("notice sent", channel=channel, chain_id=found[0].chain_id, events=len(found))
         return True
+
+    def _describe_chain(self, chain_id: ChainId) -> list[str]:
+        """Describe the chain as of the last look at the queue; empty of a chain that is unknown."""
+        with self.store.read() as tx:
+            chain = chains.find_chains(tx, self.cluster_id, [chain_id]).get(chain_id)
+            look = snapshots.find_latest_snapshot(tx, self.cluster_id)
+            if chain is None or look is None:
+                return []
+            links = chains.list_links(tx, self.cluster_id, chain_id)
+            expected = read_expected_start(tx, self.cluster_id, chain, links, now=look.taken_at)
+        return describe_standing(expected, sum(link.returns for link in links), look.taken_at)
 
     def _record_failure(self, found: list[Notice], why: str, *, for_good: bool) -> None:
         now, first = self.clock(), found[0]

@@ -79,10 +79,12 @@ def _leave_to_its_plan(standby: Link, predecessor: Link, now: int) -> Decision |
     made for another end or another run of its predecessor.
     """
     at, back_at, end = standby.planned_release, standby.returned_at, predecessor.get_planned_end()
-    if at is None or back_at is None or standby.planned_by is not Planner.LINK:
+    if at is None or standby.planned_by is not Planner.LINK:
         return None
     left_s = standby.returned_left_s
-    if end is None or left_s is None or abs(end - back_at - left_s) > MINUTE_S:
+    if back_at is None and _is_replaced_beside(standby, predecessor):
+        back_at, left_s = standby.submit, None if end is None else end - standby.submit
+    if back_at is None or end is None or left_s is None or abs(end - back_at - left_s) > MINUTE_S:
         return None
     if at + GRACE_S < now or not has_mirage_plan(standby):
         return None
@@ -91,6 +93,16 @@ def _leave_to_its_plan(standby: Link, predecessor: Link, now: int) -> Decision |
         f"for {_format_instant(at)}"
     )
     return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
+
+
+def _is_replaced_beside(standby: Link, predecessor: Link) -> bool:
+    """Return whether a job that no look showed to start was replaced as the predecessor ran.
+
+    If the new job has a plan, the forgotten one gave its nodes back: slurmctld forgets a job within
+    MinJobAge, which may be shorter than a tick. Its record in accounting comes afterwards.
+    """
+    start, replaced_at = predecessor.start, standby.replaced_at
+    return start is not None and replaced_at is not None and start <= standby.submit <= replaced_at
 
 
 def _format_instant(at: int) -> str:

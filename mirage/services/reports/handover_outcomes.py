@@ -101,6 +101,7 @@ def _build_row(
         actual=_split_actual(before, after),
         returns=after.returns,
         returned_s=after.returned_s,
+        returns_saved_s=_compute_saved_by_returns(before, after),
         under=_compute_by_policy(before, after, kind, would)
         if compared and not after.hindered
         else {},
@@ -141,6 +142,17 @@ def _split_actual(before: Link, after: Link) -> Parted:
     """Return interruption and overlap as they were, with what the successor gave back."""
     interruption_s, overlap_s = split_lateness((after.start or 0) - (before.end or 0))
     return interruption_s, overlap_s + after.returned_s
+
+
+def _compute_saved_by_returns(before: Link, after: Link) -> int:
+    """Return for how long the successor's nodes were not held idle since its last return.
+
+    From then until its predecessor's end, or its own start where that came sooner. What earlier
+    returns saved is not known any more, so several returns have saved more than that.
+    """
+    if not after.returns or after.returned_at is None:
+        return 0
+    return max(0, min(before.end or 0, after.start or 0) - after.returned_at)
 
 
 def split_lateness(late_s: int) -> Parted:

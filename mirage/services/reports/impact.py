@@ -55,6 +55,8 @@ class HandoverTotals:
     """How often early links gave their nodes back."""
     returned_node_h: float
     """What these links held before: a part of the overlap."""
+    returns_saved_node_h: float
+    """What they would have held idle from their last return on, had they kept their nodes."""
     compared: int
     """The hand-overs for which the outcome of other policies is known."""
     mirage_interruption_h: float
@@ -174,6 +176,7 @@ def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
         overlap_node_h=whole.overlap_node_s / HOUR_S,
         returns=whole.returns,
         returned_node_h=whole.returned_node_s / HOUR_S,
+        returns_saved_node_h=whole.returns_saved_node_s / HOUR_S,
         compared=ours.count,
         mirage_interruption_h=ours.interruption_s / HOUR_S,
         mirage_overlap_h=ours.overlap_s / HOUR_S,

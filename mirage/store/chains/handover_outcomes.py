@@ -73,6 +73,8 @@ class OutcomeRow:
     """How many jobs of the successor gave their nodes back."""
     returned_s: int = 0
     """Seconds for which these jobs held the nodes: a part of the overlap."""
+    returns_saved_s: int = 0
+    """Seconds for which the link would have held its nodes idle, had it kept them."""
     under: Mapping[str, Parted]
     """The outcome by policy, with Mirage; empty: not known."""
 
@@ -106,6 +108,7 @@ class OutcomeSums:
     """The number of hand-overs that Slurm released by a plan while Mirage was away."""
     returns: int = 0
     returned_node_s: int = 0
+    returns_saved_node_s: int = 0
     under: Mapping[str, PolicySums] = field(default_factory=dict, kw_only=True)
     """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
 
@@ -118,6 +121,7 @@ class OutcomeSums:
             self.while_away + other.while_away,
             self.returns + other.returns,
             self.returned_node_s + other.returned_node_s,
+            self.returns_saved_node_s + other.returns_saved_node_s,
             under={name: self.get_under(name) + other.get_under(name) for name in names},
         )
 
@@ -176,7 +180,7 @@ def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
         name: getattr(row, name)
         for name in (
             *("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes"),
-            *("while_away", "returns", "returned_s"),
+            *("while_away", "returns", "returned_s", "returns_saved_s"),
         )
     }
     made |= {"cluster_id": cluster_id, "kind": row.kind.value}
@@ -187,6 +191,12 @@ def _build_policy_values(row: OutcomeRow, policy: str) -> dict[str, Any]:
     interruption_s, overlap_s = row.under[policy]
     made: dict[str, Any] = {"chain_id": row.chain_id, "index": row.index, "policy": policy}
     return made | {"interruption_s": interruption_s, "overlap_s": overlap_s}
+
+
+def sum_returns_saved(tx: Transaction, cluster_id: int) -> int:
+    """Return the node-seconds that returns saved, of all stored hand-overs."""
+    query = select(func.sum(outcomes.c.returns_saved_s * outcomes.c.nodes))
+    return int(tx.scalar(query.where(outcomes.c.cluster_id == cluster_id)) or 0)
 
 
 def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
@@ -243,6 +253,7 @@ def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
         func.count().filter(outcomes.c.while_away),
         func.sum(outcomes.c.returns),
         func.sum(outcomes.c.returned_s * outcomes.c.nodes),
+        func.sum(outcomes.c.returns_saved_s * outcomes.c.nodes),
     )
     return select(*columns, *sums).where(*wanted).group_by(*columns)
 

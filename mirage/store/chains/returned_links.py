@@ -17,6 +17,14 @@ def list_returned_links(tx: Transaction, cluster_id: int, since: int) -> list[tu
     return [(row[0], build_link(row[1:])) for row in rows]
 
 
+def sum_returned(tx: Transaction, cluster_id: int) -> int:
+    """Return the node-seconds for which jobs held the nodes that they gave back."""
+    query = select(func.sum(links.c.returned_s * links.c.nodes)).where(
+        links.c.cluster_id == cluster_id, links.c.returned_at.is_not(None)
+    )
+    return int(tx.scalar(query) or 0)
+
+
 def count_returns(tx: Transaction, cluster_id: int) -> int:
     """Count how often links gave their nodes back."""
     query = select(func.sum(links.c.returns)).where(

@@ -157,6 +157,7 @@ outcomes = Table(
     Column("while_away", Boolean, nullable=False),  # Slurm released it, and Mirage was away
     Column("returns", BigInteger, nullable=False),  # jobs of the successor that gave nodes back
     Column("returned_s", BigInteger, nullable=False),  # for which they held them: part of overlap_s
+    Column("returns_saved_s", BigInteger, nullable=False),  # for which it held no idle nodes
     Index(None, "cluster_id", "at"),
 )
 

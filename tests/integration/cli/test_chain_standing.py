@@ -104,4 +104,6 @@ def test_how_often_a_link_gave_its_nodes_back_is_told(
     assert found["returns"] == 3
     assert [link["returns"] for link in found["links"]][-2:] == [1, 2]
     assert found["links"][-1]["returned_node_h"] == 4 * 75 / 3600
-    assert "mirage_returns_total 3.0" in client.get("/metrics").text
+    metrics = client.get("/metrics").text
+    assert "mirage_returns_total 3.0" in metrics
+    assert f"mirage_returned_node_seconds_total {4 * (30 + 75)}.0" in metrics

@@ -12,7 +12,14 @@ import pytest
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import Call
 from tests.support.slurm_plugin.told import ToldLink
-from tests.support.slurm_plugin.two_links import Pair, finish, let_end, lines, waits
+from tests.support.slurm_plugin.two_links import (
+    SHOW_CONFIG,
+    Pair,
+    finish,
+    let_end,
+    lines,
+    waits,
+)
 
 FIRST, OWN, NEW = 101, 102, 103
 PLANNED = "--dependency=afterany:101?after:101+235"
@@ -238,6 +245,53 @@ def test_of_two_jobs_of_the_link_one_runs_the_script(early: MakeEarly) -> None:
     assert f"link 2 has begun as job {OWN}" in scene.leaves(NEW)
     let_end(link, 2)
     finish(second)
+    assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
+
+
+MOVES = """#!/bin/sh
+case $* in
+*.new.102*jobs/2)
+    [ -e {chain}/started/2 ] || {{ echo 103 >{chain}/started/2; echo 103 >{chain}/jobs/2; }}
+    ;;
+esac
+exec /usr/bin/mv "$@"
+"""
+
+
+def test_links_ask_about_that_of_two_jobs_which_has_begun(early: MakeEarly) -> None:
+    """The other one begins as this one comes to wait: else link 3 would not wait for its end."""
+    scene = early(returns=0)
+    link = scene.link
+    (link.slurm.root / "bin" / "mv").write_text(MOVES.format(chain=link.chain))
+    (link.slurm.root / "bin" / "mv").chmod(0o755)
+    assert f"link 2 has begun as job {NEW}" in scene.leaves()
+    assert (link.says("jobs/2"), link.says("started/2")) == ("103", "103")
+
+
+def test_the_next_link_waits_for_that_of_two_jobs_which_runs_the_script(early: MakeEarly) -> None:
+    """Neither job has seen the other, and the one for which the next link waits is the slower."""
+    scene = early()
+    link = scene.link
+    link.slurm.command("scontrol", SHOW_CONFIG.format(wait=30, over="0 min"))
+    gate(link, "sbatch", "*after:101*", f"touch {link.slurm.root}/slurm.down")
+    second = scene.starts()
+    wait_until(lambda: waits(link))
+    (link.slurm.root / "slurm.down").unlink()
+    wait_until(lambda: link.says("jobs/3") is not None)
+    third = link.says("jobs/3")
+    link.signal(second, "STOP")
+    other = scene.starts(NEW)  # squeue does not say that job 102 runs
+    wait_until(lambda: f"link 2 job {NEW}: waits for link 1" in link.logged())
+    scene.first_ends()
+    wait_until(lambda: len(lines(link)) == 3)
+    updated = link.slurm.root / "updated"
+    wait_until(updated.exists)
+    assert updated.read_text() == f"update JobId={third} Dependency=afterany:{NEW}\n"
+    link.signal(second, "CONT")
+    code, said = finish(second)
+    assert (code, f"link 2 has begun as job {NEW}" in said) == (0, True)
+    let_end(link, 2)
+    finish(other)
     assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
 
 

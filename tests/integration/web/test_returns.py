@@ -31,6 +31,7 @@ def test_the_pages_tell_how_often_links_gave_their_nodes_back(site: Site) -> Non
             actual=(0, 75),
             returns=2,
             returned_s=75,
+            returns_saved_s=3600,
             under={},
         )
         handover_outcomes.put_outcomes(tx, site.cluster_id, [row])
@@ -39,3 +40,4 @@ def test_the_pages_tell_how_often_links_gave_their_nodes_back(site: Site) -> Non
     page = httpx.get(f"{site.url}/impact").text
     assert "<b>2</b> times an early link gave its nodes back" in page
     assert "it had held them for 0.08 h of node time" in page
+    assert "the nodes would have stood idle for 4 h of node time more" in page

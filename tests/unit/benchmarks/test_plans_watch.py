@@ -10,6 +10,7 @@ from benchmarks.plans_watch import (
     compute_time_left,
     find_double_standbys,
     find_early_links,
+    find_twin_runs,
     find_two_writers,
     has_ended,
     was_sent_back,
@@ -86,3 +87,12 @@ def test_a_link_that_ran_as_two_jobs_is_told() -> None:
 def test_a_chain_has_ended_once_its_last_links_script_has_begun() -> None:
     assert not has_ended([Ran("c", 2, 2, 0, 10)], SPEC)
     assert has_ended([Ran("c", 3, 3, 20, None)], SPEC)
+
+
+def test_two_jobs_of_a_link_at_once_are_told_once_one_has_had_time_to_leave() -> None:
+    keeps = start_link(2, 2, 1000, 7200)
+    comes = start_link(2, 3, 3000, 3060, submit=1010)
+    assert find_twin_runs([FIRST, keeps, comes], SPEC) == []
+    (told,) = find_twin_runs([FIRST, keeps, replace(comes, end=7000)], SPEC)
+    assert told == "two jobs: link 2 of a ran as jobs 2 and 3 at once for 4000 s"
+    assert find_twin_runs([FIRST, keeps, start_link(3, 4, 3000, 7000)], SPEC) == []

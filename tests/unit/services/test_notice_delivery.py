@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from mirage.bootstrap import notice_channels
 from mirage.config.settings import NotifySettings, load_settings
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import ChainId, Style
+from mirage.domain.time_units import HOUR_S as HOUR
 from mirage.errors import ConfigError
 from mirage.services.notify.digest import Digest
 from mirage.services.notify.notice_delivery import (
@@ -21,12 +22,15 @@ from mirage.services.notify.notice_delivery import (
     Pace,
     compute_backoff_s,
 )
+from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import notices
 from mirage.store.events import audit, outbox
 from mirage.store.events.outbox import Notice, NoticeState
+from mirage.store.jobs import snapshots
 from tests.support.notify.receiver import receiving
 from tests.support.notify.smtp_server import Post, serving
+from tests.support.services import slurm_jobs
 
 NOW = 1_800_000_000
 FIRST, SECOND = ChainId("firstchain1"), ChainId("secondchain")
@@ -111,6 +115,28 @@ def test_what_happened_to_a_chain_is_one_digest(lab_store: Store) -> None:
     assert "2027-01-15 08:00 UTC  at-risk: link 2 waits: an admin holds it" in text
     assert f"mirage chain show {FIRST}" in text
     assert set(site.states()) == {NoticeState.SENT}
+
+
+def test_a_digest_says_when_the_next_link_starts_and_how_often_links_gave_their_nodes_back(
+    lab_store: Store,
+) -> None:
+    slurm_jobs.register(lab_store, now=NOW - HOUR, style=Style.SEQUENTIAL)
+    first = slurm_jobs.running(1, start=NOW - 60, time_limit_s=HOUR)
+    slurm_jobs.sync(lab_store, first, slurm_jobs.standby(2), now=NOW)
+    second = slurm_jobs.links(lab_store)[2]
+    with lab_store.begin() as tx:
+        chains.save_link(tx, 1, replace(second, returns=2, planned_start=NOW + 2 * HOUR))
+        snapshots.add_snapshot(tx, 1, NOW, {})
+    with serving() as post:
+        site = Site(lab_store, by_mail(post), clock=Clock(NOW + 120))
+        site.post("at-risk", slurm_jobs.CHAIN)
+        site.post("ended", FIRST)
+        assert site.courier().deliver_due() == 2
+    unknown, known = (str(message.get_payload()) for message in post.messages)
+    sentence = "Link 2 is expected to start at 2027-01-15 10:00, as of 2027-01-15 08:00 UTC."
+    assert sentence in known.splitlines()
+    assert "Early links of this chain gave their nodes back 2 times." in known.splitlines()
+    assert "expected" not in unknown
 
 
 def test_a_chain_is_told_of_at_most_every_quarter_of_an_hour(lab_store: Store) -> None:

@@ -17,7 +17,8 @@ from mirage.services.reports import handover_outcomes
 from mirage.services.reports.impact import Impact, build_impact
 from mirage.store.chains import chains
 from mirage.store.chains.decisions import Effect
-from mirage.store.chains.returned_links import count_returns
+from mirage.store.chains.handover_outcomes import sum_returns_saved
+from mirage.store.chains.returned_links import count_returns, sum_returned
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from tests.integration.services.test_release_planning import Leads, Site
@@ -80,6 +81,22 @@ def test_no_policy_frees_or_plans_a_link_that_gave_its_nodes_back_before_its_pla
         "1970-01-12 17:16 UTC"
     )
     assert returned.last.inputs["planned_release"] == DUE
+
+
+@POLICIES
+def test_nor_one_whose_job_slurm_forgot_before_a_look_showed_it(
+    acting_store: Store, policy: Callable[[], SimplePolicy]
+) -> None:
+    """MinJobAge is shorter than a tick."""
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    site = Site(acting_store, Leads(None))
+    looked(acting_store, predecessor() + WAITS, EARLY - 30)
+    site.policy = policy()
+    for now in (EARLY + 30, EARLY + 90, DUE - 60):
+        assert site.tick(predecessor() + again(), now=now) == []
+    assert (site.last.action, site.last.policy) == (Action.WAIT, "guard")
+    site.tick(predecessor() + again(), now=DUE + 300)
+    assert site.last.policy != "guard"
 
 
 def test_a_policy_decides_where_slurm_has_not_carried_its_plan_out(returned: Site) -> None:
@@ -195,6 +212,7 @@ def test_a_hand_over_with_a_return_counts_once_with_what_was_held(returned: Site
     assert found.act.interruption_h == pytest.approx(1 / 6)
     assert found.act.overlap_node_h == pytest.approx(2 * HELD_S / HOUR)
     assert found.act.returned_node_h == pytest.approx(2 * HELD_S / HOUR)
+    assert found.act.returns_saved_node_h == pytest.approx(2 * (END - LEFT) / HOUR)
     (payer,) = found.payers
     assert (payer.user, payer.account) == ("alice", "ml")
     assert payer.overlap_node_h == pytest.approx(2 * HELD_S / HOUR)
@@ -203,8 +221,19 @@ def test_a_hand_over_with_a_return_counts_once_with_what_was_held(returned: Site
     assert saved.baseline_interruption_h == pytest.approx((start - DUE - 9) / HOUR)
     assert sum_impact(returned.store).act.handovers == 1
     with returned.store.read() as tx:
-        assert count_returns(tx, 1) == 1
+        assert (count_returns(tx, 1), sum_returned(tx, 1)) == (1, 2 * HELD_S)
+        assert sum_returns_saved(tx, 1) == 2 * (END - LEFT)
         assert len(chains.list_handovers(tx, 1)) == 1
+
+
+def test_an_early_start_after_a_return_saves_the_time_until_then(returned: Site) -> None:
+    start = DUE + 900
+    ran: dict[str, Any] = {"State": "RUNNING", "Reason": "None", "NodeList": "g2"}
+    ran |= {"StartTime": str(start), "EndTime": str(start + LIMIT), "EligibleTime": str(DUE + 9)}
+    returned.tick(predecessor() + again("(null)", **ran), now=start + 60)
+    returned.tick(predecessor(State="TIMEOUT") + again("(null)", **ran), now=END + 60)
+    found = sum_impact(returned.store)
+    assert found.act.returns_saved_node_h == pytest.approx((start - LEFT) / HOUR)
 
 
 def sum_impact(store: Store) -> Impact:

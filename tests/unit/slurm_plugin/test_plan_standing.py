@@ -182,6 +182,20 @@ def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning, said: st
     assert planning.lead_minutes() == 60
 
 
+@pytest.mark.parametrize("end", ["kill -TERM $$", "kill -TERM $PPID; sleep 5", "exit 143"])
+def test_a_change_that_a_signal_cut_short_is_no_refusal(planning: Planning, end: str) -> None:
+    """At its time limit a link's processes are sent one, as it plans."""
+    planning.waited([HOUR] * 30)
+    scontrol = planning.slurm.root / "bin" / "scontrol"
+    real = scontrol.read_text()
+    scontrol.write_text(f"#!/bin/sh\n{end}\n")
+    assert planning.plan().returncode == 3, "the link asks again"
+    assert not (planning.chain / "unplanned").exists()
+    scontrol.write_text(real)
+    planning.plan(2)
+    assert planning.lead_minutes() == 60
+
+
 def test_a_change_that_slurm_made_without_an_answer_is_the_links_own(planning: Planning) -> None:
     planning.waited([HOUR] * 30)
     trouble = planning.slurm.root / "scontrol.err"

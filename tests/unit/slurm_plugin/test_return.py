@@ -200,6 +200,50 @@ def test_a_job_outside_the_chain_that_waits_for_it_keeps_the_nodes(
     assert ("900" in said) is keeps
 
 
+@pytest.mark.parametrize(
+    ("left_s", "took_s", "gives"),
+    [
+        (900, None, True),  # six minutes, where nothing is known
+        (900, 5, True),
+        (900, 700, False),
+        (600, None, False),
+        (600, 5, True),
+        (600, -30, True),
+        (600, -1000, False),  # no start lies after the first line
+        (5000, 100000, True),  # half an hour at most
+    ],
+)
+def test_what_giving_back_costs_is_what_this_start_took(
+    verdict: Verdict, left_s: int, took_s: int | None, gives: bool
+) -> None:
+    now = int(time.time())
+    verdict.planning.runs(end=now + left_s)
+    since = "" if took_s is None else now + took_s
+    said = verdict.asks(left=left_s, since=since)
+    assert said.startswith("back " if gives else "keep ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "stat", "keeps"),
+    [
+        ("SuspendProgram=/sbin/off\n", "cpu 1 2\nbtime {minute_ago}\n", True),
+        ("suspendprogram = /sbin/off\n", "btime {hour_ago}\nprocesses 5\n", False),
+        ("SuspendProgram=/sbin/off\n", "cpu 1 2\n", True),
+        ("SuspendProgram=/sbin/off\n", "btime soon\n", True),
+        ("#SuspendProgram=/sbin/off\n", "btime {minute_ago}\n", False),
+    ],
+)
+def test_a_node_that_slurm_has_just_powered_up_is_kept(
+    verdict: Verdict, setting: str, stat: str, keeps: bool
+) -> None:
+    root, now = verdict.planning.slurm.root, int(time.time())
+    (root / "slurm.conf").write_text(f"ClusterName=lab\n{setting}")
+    (root / "stat").write_text(stat.format(minute_ago=now - 60, hour_ago=now - HOUR))
+    first = f"{PATIENTLY}; program.STAT = {str(root / 'stat')!r}"
+    said = verdict.asks({"SLURM_CONF": str(root / "slurm.conf")}, first=first)
+    assert said.startswith("keep Slurm powers nodes up here" if keeps else "back ")
+
+
 def test_beyond_max_overlap_it_goes_whatever_the_rule_says(verdict: Verdict) -> None:
     verdict.waited(60 * HOUR)
     assert verdict.asks().startswith("keep ")
