@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,8 @@ from tests.support.slurm_testbed import Testbed, python_for_users
 
 PORT = 6497
 _URL = f"http://127.0.0.1:{PORT}"
+_FIRST = re.compile(r"\bmirage:\w+:1(?!\S)")
+"""The mark of a chain's first link."""
 _NO_SERVICE = 5
 """Exit code of the command line (decision 0008)."""
 _USER_SCRIPT = """#!/bin/bash
@@ -150,10 +153,11 @@ class Scene:
         ]
 
     def standbys(self) -> list[tuple[int, str]]:
-        """(job id, comment) of alice's pending jobs."""
+        """(job id, comment) of alice's pending jobs, but for first links: those wait for nobody."""
         words = ["squeue", "-h", "-u", "alice", "-t", "PD", "-o", "%A %k"]
         lines = self.testbed.run(words).stdout.splitlines()
-        return [(int(a), b) for a, _, b in (line.partition(" ") for line in lines)]
+        rows = [(int(a), b) for a, _, b in (line.partition(" ") for line in lines)]
+        return [row for row in rows if not _FIRST.search(row[1])]
 
     def fill(self, *, backlog: int, gpus: int, run_s: tuple[int, int]) -> None:
         """bob keeps `backlog` jobs waiting, after a first batch that fills the nodes at once."""
