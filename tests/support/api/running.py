@@ -150,6 +150,8 @@ class Stage:
             log_config=None,
             lifespan="off",
             ws="none",
+            # A stream that a test has left open would keep the stage, and the whole run, for ever.
+            timeout_graceful_shutdown=60,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening, local],))
