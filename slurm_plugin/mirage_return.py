@@ -258,7 +258,7 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
         basis = "by its last wait of %d s" % (waited_s,)
     else:
         points, price = costs
-        lead_s = mirage_forecast.look_up_return_lead(points, left_s, price)
+        lead_s = mirage_forecast.look_up_return_lead(points, left_s, price, back_s)
         basis = "by the service's forecast"
     if lead_s is None and most_s is None:
         raise Keeps("a new wait costs more than the %d s that are left, %s" % (left_s, basis))

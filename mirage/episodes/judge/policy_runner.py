@@ -23,8 +23,8 @@ from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.policy.rules.overlap_bound import bound_overlap, compute_max_lead_s
-from mirage.policy.rules.release_cost import FRESH_S, choose_next_lead
-from mirage.policy.rules.return_rule import BACK_S, choose_return_lead
+from mirage.policy.rules.release_cost import FRESH_S, ReleaseCosts
+from mirage.policy.rules.return_rule import BACK_S, choose_return_lead, look_up_return_lead
 from mirage.ports import Policy
 
 Chosen = NDArray[np.int64]
@@ -215,7 +215,11 @@ class _PolicyRun:
         if returns > 0:
             price = self._terms.overlap_price
             if waits_s and start_s - released_s <= FRESH_S:
-                lead_s = choose_next_lead(waits_s, price, left_s, returns)
+                costs = ReleaseCosts(waits_s, price, returns).compute_return_costs(
+                    end_s - released_s
+                )
+                points = list(zip(costs.left_s, costs.cost_s, costs.lead_s, strict=True))
+                lead_s = look_up_return_lead(points, left_s, price)
             else:
                 lead_s = choose_return_lead(left_s, start_s - released_s, price)
             if lead_s is None and not beyond:

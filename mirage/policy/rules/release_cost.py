@@ -67,10 +67,9 @@ class ReleaseCosts:
             costs = self._compute_costs(self.leads_s, len(self._best))
             self._best.append(np.minimum.accumulate(costs))
 
-    def compute_cost_s(self, left_s: float, returns: int | None = None) -> float:
+    def compute_cost_s(self, left_s: float) -> float:
         """Compute what a release with `left_s` seconds left is expected to cost."""
-        left = self.returns if returns is None else returns
-        return float(self._compute_costs(np.array([float(left_s)]), left)[0])
+        return float(self._compute_costs(np.array([float(left_s)]), self.returns)[0])
 
     def choose_release(self, left_s: float) -> Release:
         """Choose the cheapest of the releases from now to the predecessor's end; of equals the
@@ -112,21 +111,6 @@ class ReleaseCosts:
         places = np.searchsorted(self.leads_s, left_s, side="right") - 1
         least: Floats = np.where(places >= 0, self._best[returns][np.maximum(places, 0)], np.inf)
         return least
-
-
-def choose_next_lead(
-    waits_s: ArrayLike, price: float, left_s: int, returns: int, back_s: int = BACK_S
-) -> int | None:
-    """Return how many seconds before its predecessor's end an early link is to be released again,
-    or None: it keeps its nodes.
-
-    `left_s`: the seconds until that end. `returns`: how often it may give its nodes back, now
-    included.
-    """
-    if returns < 1 or left_s <= back_s:
-        return None
-    again = ReleaseCosts(waits_s, price, returns - 1, back_s).choose_release(left_s - back_s)
-    return again.lead_s if price * back_s + again.cost_s < price * left_s else None
 
 
 def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.policy.rules.release_cost import ReleaseCosts, choose_next_lead
+from mirage.policy.rules.release_cost import ReleaseCosts
 from mirage.policy.rules.return_rule import (
     BACK_S,
     FLOOR_S,
@@ -75,7 +75,8 @@ def test_a_look_up_costs_little_more_than_the_whole_forecast_would(
         back_s = price * BACK_S
         return price * left_s if lead_s is None else back_s + again.compute_cost_s(lead_s)
 
-    best_s = compute_cost_s(choose_next_lead(waits_s, price, left_s, 2))
+    whole = again.choose_release(left_s - BACK_S).lead_s
+    best_s = min(compute_cost_s(None), compute_cost_s(whole))
     assert compute_cost_s(look_up_return_lead(points, left_s, price)) <= 1.4 * best_s + 200
 
 
