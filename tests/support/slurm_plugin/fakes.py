@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -337,8 +338,8 @@ class Link:
         """Signal every process of a link's job, as Slurm does that tracks them by their parents."""
         job = [process.pid]
         for pid in job:  # grows
-            children = Path(f"/proc/{pid}/task/{pid}/children")
-            job += map(int, children.read_text().split()) if children.exists() else []
+            with suppress(FileNotFoundError, ProcessLookupError):  # it may end any moment
+                job += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
         subprocess.run(["kill", "-s", name, "--", *map(str, job)], check=False)
 
     def run(
