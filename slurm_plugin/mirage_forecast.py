@@ -84,21 +84,22 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
     `longest_s`: the lead at which the link has worked for its floor; None: no bound.
     """
     lead_s, price = 0, None
+    gives_back = bool(wanted.returns) and wanted.style == "sequential"
     if wanted.lead_s is not None:
         lead_s = wanted.lead_s
     elif forecast is not None:
         price = _choose_price(forecast, limit_s, start_up_s, wanted)
-        if wanted.returns and wanted.style == "sequential":
+        if gives_back:
             lead_s = choose_first_lead(forecast.waits, price)
         else:
             lead_s = forecast.find_quantile(compute_fractile(price))
     is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
-    early_s = forecast.find_quantile(0.1) if is_known else 0
+    # The wait to count on: mirage/policy/rules/overlap_bound.py says why.
+    counted_s = forecast.find_quantile(0.5 if gives_back else 0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
     bound_s = compute_max_overlap(limit_s, wanted)
     if bound_s is not None:
-        # Freed by so much more it starts no earlier, but one time in ten.
-        bounds.append((bound_s + early_s if bound_s else 0, "max-overlap"))
+        bounds.append((bound_s + counted_s if bound_s else 0, "max-overlap"))
     if wanted.max_lead_s is not None:
         bounds.append((wanted.max_lead_s, "max_lead of client.conf"))
     if longest_s is not None:

@@ -264,7 +264,9 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
         raise Keeps("a new wait costs more than the %d s that are left, %s" % (left_s, basis))
     if lead_s is None:
         lead_s, basis = left_s - back_s - mirage_forecast.MARGIN_S, "for max-overlap"
-    bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
+    # Released so long before the end, it overlaps as it may if it waits as long as it just did.
+    overlap_s = None if most_s is None else most_s + waited_s
+    bounds = [bound for bound in (overlap_s, link.wanted.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
     if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:

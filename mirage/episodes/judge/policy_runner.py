@@ -213,18 +213,19 @@ class _PolicyRun:
             return False
         self._planned[i] = NONE
         if returns > 0:
-            price = self._terms.overlap_price
-            if waits_s and start_s - released_s <= FRESH_S:
+            price, waited_s = self._terms.overlap_price, start_s - released_s
+            if waits_s and waited_s <= FRESH_S:
                 costs = ReleaseCosts(waits_s, price, returns).compute_return_costs(
                     end_s - released_s
                 )
                 points = list(zip(costs.left_s, costs.cost_s, costs.lead_s, strict=True))
                 lead_s = look_up_return_lead(points, left_s, price)
             else:
-                lead_s = choose_return_lead(left_s, start_s - released_s, price)
+                lead_s = choose_return_lead(left_s, waited_s, price)
             if lead_s is None and not beyond:
                 return False
-            most_s = self._allowed_s if self._terms.guarded else left_s
+            # Released so long before the end, it overlaps as it may if it waits as long as now.
+            most_s = self._allowed_s + waited_s if self._terms.guarded else left_s
             lead_s = min(most_s, left_s if lead_s is None else lead_s)
             at_s = max(end_s - lead_s, start_s + BACK_S)
             self._planned[i] = np.searchsorted(self._table.instant_s, at_s)

@@ -1,14 +1,19 @@
 """Bounds how early a chain lets its next link start: `--max-overlap` and `--never-overlap`.
 
-A link that starts earlier than the chain allows is sent back behind its predecessor by its own
-guard, once a hand-over. The age that the link had earned is lost: such a start costs nodes for a
-moment and gains nothing. The start must not be early, but the move may be: a standby that will wait
-for ten hours may be freed ten hours before the time. So a standby is freed once the time left is no
-more than the allowed overlap plus p10. Nine of ten forecasts agree on a wait of at least p10. If a
-policy tells no p10, a wait of nothing is expected. One in ten is sent back then, which costs no
-more than plain Slurm does; waiting for certainty would cost every other hand-over its lead. A link
-that was sent back is freed again when it cannot be too early any more: a link that is early twice
-waits in its place.
+A link that starts earlier than the chain allows leaves its nodes. The start must not be early, but
+the move may be: a standby that will wait for ten hours may be freed ten hours before the time. So a
+standby is freed once the time left is no more than the allowed overlap plus a wait to count on.
+
+- A link that may give its nodes back, and be released again, counts on the median of the forecast:
+  it is more likely than not to overlap by no more than the chain allows, and if it starts sooner it
+  loses some minutes of its nodes (docs/decisions/0039-release-by-expected-cost.md has the figures).
+- Any other link is sent back behind its predecessor by its own guard, once a hand-over, and the age
+  that it had earned is lost. It counts on p10: nine of ten forecasts agree on a wait of at least
+  p10. One in ten is sent back then, which costs no more than plain Slurm does; waiting for
+  certainty would cost every other hand-over its lead. A link that was sent back is freed again when
+  it cannot be too early any more: a link that is early twice waits in its place.
+
+If a policy tells neither, a wait of nothing is counted on.
 
 A link of a chain that never overlaps is never freed before its predecessor's end. Pinned to whole
 nodes it cannot start early, and earns its age. So such a link is pinned instead if the admin allows
@@ -32,6 +37,9 @@ _FLOOR_SHARE = 10
 NOBODY_WAITS = (
     "no job waits for nodes of the partition, so it starts when its predecessor has ended"
 )
+
+_WAITS = ("the wait may be as short as", "every other such wait is shorter than")
+"""What a link counts on that may not give its nodes back, and what one that may."""
 
 
 def compute_work_floor_s(min_runtime_s: int, time_limit_s: int) -> int:
@@ -57,13 +65,13 @@ def _explain_too_early(decision: Decision, view: PolicyView) -> str:
     if view.worked_at is not None and view.now < min(view.worked_at, view.predecessor_end):
         left_min = -(-(view.worked_at - view.now) // MINUTE_S)
         return f"not yet: its predecessor has to work for {left_min} min more (min-runtime)"
-    cap_s, least_wait_s = view.max_overlap_s, _get_least_wait_s(decision, view)
-    if cap_s is None or view.time_left_s <= cap_s + least_wait_s:
+    cap_s, wait_s = view.max_overlap_s, _get_counted_wait_s(decision, view)
+    if cap_s is None or view.time_left_s <= cap_s + wait_s:
         return ""
     return (
         f"not yet: {view.time_left_s / HOUR_S:.1f} h are left, the chain allows "
-        f"{cap_s / HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
-        f"{least_wait_s / HOUR_S:.1f} h"
+        f"{cap_s / HOUR_S:g} h of overlap (max-overlap), and {_WAITS[bool(view.returns)]} "
+        f"{wait_s / HOUR_S:.1f} h"
     )
 
 
@@ -73,16 +81,19 @@ def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
     None: nothing bounds them.
     """
     cap_s = view.max_overlap_s
-    most_s = cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
+    most_s = cap_s if not cap_s else cap_s + _get_counted_wait_s(decision, view)
     if view.worked_at is None:
         return most_s
     worked_s = max(0, view.predecessor_end - view.worked_at)
     return worked_s if most_s is None else min(most_s, worked_s)
 
 
-def _get_least_wait_s(decision: Decision, view: PolicyView) -> float:
+def _get_counted_wait_s(decision: Decision, view: PolicyView) -> float:
+    """Return how long the link will wait, in seconds, as far as its bound may count on it."""
     if decision.forecast is None or view.counts_no_wait:
         return 0.0
+    if view.returns:
+        return decision.forecast.p50_s or 0.0
     return decision.forecast.p10_s or 0.0
 
 

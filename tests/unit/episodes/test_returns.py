@@ -106,6 +106,12 @@ def test_a_link_beyond_its_bound_gives_back_whatever_the_forecast() -> None:
     assert play(AT_ONCE, released=0, most=1, waits_h=12.0, guarded=True) == (27, 1)
 
 
+def test_a_link_beyond_its_bound_is_released_again_as_early_as_its_last_wait_allows() -> None:
+    # It may overlap by a quarter of six hours, and waits for ten minutes each time.
+    outcomes = [(k - INSTANTS + 2) / 6 for k in range(INSTANTS)]
+    assert play(outcomes, released=0, most=1, waits_h=12.0, guarded=True) == (26, 1)
+
+
 def test_with_no_return_left_it_is_sent_back_until_it_cannot_be_too_early() -> None:
     assert play(AT_ONCE, released=0, most=0, waits_h=12.0, guarded=True) == (27, 1)
     assert play(AT_ONCE, released=33, most=0, waits_h=12.0, guarded=True) == (33, 0)

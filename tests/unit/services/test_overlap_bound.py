@@ -10,7 +10,7 @@ import pytest
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
-from mirage.policy.rules.overlap_bound import bound_overlap
+from mirage.policy.rules.overlap_bound import bound_overlap, compute_max_lead_s
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync
 from mirage.services.chains.lifecycle import Registration
@@ -48,6 +48,19 @@ def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
     assert answer.action is action
     assert answer.forecast == frees(p10_h).forecast
     assert action is Action.FREE or "max-overlap" in answer.reason
+
+
+def test_one_that_may_give_its_nodes_back_is_freed_if_it_is_likely_to_start_in_time() -> None:
+    forecast = Forecast(p10_s=0, p50_s=6 * HOUR)
+    shown = view(10 * HOUR, max_overlap_s=4 * HOUR, returns=1)
+    decision = replace(FREES, forecast=forecast)
+    assert bound_overlap(decision, shown).action is Action.FREE
+    assert compute_max_lead_s(decision, shown) == 10 * HOUR
+    too_early = replace(shown, predecessor_end=shown.predecessor_end + 60)
+    waits = bound_overlap(decision, too_early)
+    assert waits.action is Action.WAIT
+    assert "every other such wait is shorter than 6.0 h" in waits.reason
+    assert bound_overlap(decision, replace(shown, returns=0)).action is Action.WAIT
 
 
 def test_what_was_sent_back_once_is_not_freed_by_a_forecast_again() -> None:

@@ -247,7 +247,8 @@ def test_a_node_that_slurm_has_just_powered_up_is_kept(
 def test_beyond_max_overlap_it_goes_whatever_the_rule_says(verdict: Verdict) -> None:
     verdict.waited(60 * HOUR)
     assert verdict.asks().startswith("keep ")
-    assert verdict.asks(bound=4 * HOUR).startswith(f"back {20 * 60} ")
+    # It may well wait so long again, so it is released as soon as it has given its nodes back.
+    assert verdict.asks(bound=4 * HOUR).startswith("back 67 ")
 
 
 def test_an_admins_longest_lead_bounds_the_next_release(verdict: Verdict) -> None:
