@@ -225,13 +225,14 @@ def test_no_lead_is_longer_than_max_overlap_and_the_shortest_wait(planning: Plan
     assert "cut to what max-overlap allows" in planning.log()
 
 
-def test_one_that_may_give_its_nodes_back_counts_on_the_median_wait(planning: Planning) -> None:
-    planning.waited([HOUR] * 9 + [9 * HOUR] * 11)
+@pytest.mark.parametrize(("hours", "lead"), [(9, 540), (11, 180)])
+def test_one_that_may_give_its_nodes_back_counts_on_the_median_wait(
+    planning: Planning, hours: int, lead: int
+) -> None:
+    """An hour `hours` times, else nine hours, which are the cheapest lead either way."""
+    planning.waited([HOUR] * hours + [9 * HOUR] * (20 - hours))
     planning.plan(max_overlap=7200, returns=2)
-    assert planning.lead_minutes() == 540, "the cheapest lead; eleven hours would be allowed"
-    planning.waited([HOUR] * 11 + [9 * HOUR] * 9)
-    planning.plan(max_overlap=7200, returns=2)
-    assert planning.lead_minutes() == 180
+    assert planning.lead_minutes() == lead
 
 
 def test_by_default_a_quarter_of_the_time_limit_bounds_it(slurm: FakeSlurm) -> None:
