@@ -240,6 +240,7 @@ def _read_chain_view(
         fresh,
         read_modes(tx, given.cluster_id),
         read_expected_start(tx, given.cluster_id, found, links, now=now),
+        limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits).max_returns,
     )
 
 

@@ -355,7 +355,7 @@ class DecisionContext:
             worked_at=compute_worked_at(handover.chain, handover.predecessor),
             nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
-            returns=count_returns_left(handover),
+            returns=count_returns_left(handover, self._rules.limits.max_returns),
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),

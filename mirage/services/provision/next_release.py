@@ -96,11 +96,13 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
             mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
         )
     view = _build_view(tx, cluster_id, chain, links, asks, now)
+    following = _build_next_link(asks)
     view = replace(
-        view, nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now)
+        view,
+        nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now),
+        returns=count_returns_left(OpenHandover(chain, asks, following), limits.max_returns),
     )
     policy = _RULES.get(chain.policy or default, _INSTEAD)
-    following = _build_next_link(asks)
     budget = read_overlap_budget(tx, cluster_id, now, limits)
     spent = budget.sum_with_plans(asks.account, chain.uid, following)
     planning = Planning(standby=following, limits=limits, spent=spent)
@@ -203,5 +205,4 @@ def _build_view(
         free_nodes=0,
         max_overlap_s=chain.get_allowed_overlap_s(asks),
         worked_at=compute_worked_at(priced, asks),
-        returns=count_returns_left(OpenHandover(chain, asks, _build_next_link(asks))),
     )

@@ -98,6 +98,7 @@ def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
         chains.save_chain(tx, 1, replace(chain, max_returns=returns))
     shows(acting_chain_store, runs(), *rows, waited_h=0)
     assert asked(acting_chain_store).lead_s == lead_s
+    assert asked(acting_chain_store, max_returns=0).lead_s is None
 
 
 def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(
