@@ -318,6 +318,8 @@ class Link:
     """When the last of these jobs ended."""
     returned_left_s: int | None = None
     """Seconds that the predecessor had left then, by its time limit; None: it had no known end."""
+    returned_wait_s: int | None = None
+    """Seconds that the last of these jobs had waited once eligible; None: not known."""
 
     @property
     def returned_node_h(self) -> float:

@@ -324,7 +324,8 @@ def _describe_forecast(row: Mapping[str, Any]) -> Iterator[str]:
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
         low, high = format_duration(forecast["p10_s"]), format_duration(forecast["p90_s"])
         spread = f" ({low} to {high} in 8 of 10 cases)"
-    source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
+    count = forecast["samples"]
+    source = f", from {count} wait{'s' * (count > 1)}" if count else ""
     yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 
 
