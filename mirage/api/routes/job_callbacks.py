@@ -144,7 +144,7 @@ def _note_node(store: Store, cluster_id: int, now: int) -> None:
     "/completions",
     operation_id="reportCompletion",
     status_code=202,
-    responses=describe_write_errors(409),
+    responses=describe_write_errors(409, 412),
 )
 def report_completion(
     ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Idempotency
