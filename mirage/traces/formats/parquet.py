@@ -119,7 +119,7 @@ def _parse_record(row: RawRow) -> Record:
         time_limit_s=_get_int(row, "timelimit_s"),
         nodes=1 if nodes is None else nodes,
         cpus=_get_int(row, "cpus") or 0,
-        gpus=_get_int(row, "gpus") or 0,
+        gpus=_get_int(row, "gpus"),
         memory_mib=_get_int(row, "memory_mib") or 0,
         exit_code=_get_text(row, "exit_code"),
     )
