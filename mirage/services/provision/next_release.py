@@ -174,13 +174,15 @@ def _build_next_link(asks: Link) -> Link:
 def _is_idle(tx: Transaction, cluster_id: int, asks: Link, now: int) -> bool:
     """Return whether the last look, a new one, shows no job that waits for nodes beside the link.
 
-    A partition that has only ended jobs is in no sum.
+    A partition that has only ended jobs is in no sum. A link that no look has shown to run may
+    name several.
     """
     summary = queue_summary.find_summary(tx, cluster_id)
     if summary is None or now - summary.at > _NEW_S:
         return False
-    sums = next((row for row in summary.queue if row.partition == asks.partition), None)
-    return sums is None or not any(map(waits_for_nodes, sums.reasons))
+    named = asks.partition.split(",")
+    rows = [row for row in summary.queue if row.partition in named]
+    return not any(waits_for_nodes(reason) for row in rows for reason in row.reasons)
 
 
 def _build_view(
