@@ -16,7 +16,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Style
@@ -122,3 +122,40 @@ def _tell_start(decision: Decision, view: PolicyView, began: int) -> ExpectedSta
     made = build_forecast_row(row)
     waits = None if made is None else compute_start_range(standby, made)
     return compute_expected_start(OpenHandover(chain, before, standby), row, waits, view.now)
+
+
+def describe_readings(name: str, readings: Sequence[Reading]) -> str:
+    """Return a row of the table of Markdown."""
+    late = [one for one in readings if one.is_late]
+    error_min = statistics.median(abs(one.began - one.start.p50) for one in readings) / MINUTE_S
+    width_h = statistics.median(one.start.p90 - one.start.p10 for one in readings) / HOUR_S
+    return (
+        f"| {name} | {len(readings)} | {_format_share(readings)} | {len(late)} "
+        f"| {_format_share(late)} | {error_min:.0f} | {width_h:.1f} |"
+    )
+
+
+def _format_share(readings: Sequence[Reading]) -> str:
+    if not readings:
+        return "-"
+    return f"{sum(one.is_inside for one in readings) / len(readings):.2f}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="+", type=Path)
+    parser.add_argument("--policy", default="quantile")
+    parser.add_argument("--read", type=float, default=0.5, help="the part of the time limit")
+    options = parser.parse_args(words)
+    policy = registry.get_policy(options.policy)
+    print("| table | sentences | inside | late | of these inside | error, median min | width, h |")
+    print("|---|---|---|---|---|---|---|")
+    for path in options.tables:
+        table = EpisodeTable.load(path)
+        readings = list(read_sentences(table, policy, options.read))
+        print(describe_readings(path.stem, readings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
