@@ -104,8 +104,7 @@ class _LogResources:
         # GPUs say more of what a job left to others than its CPUs do.
         whole = (lacks_gpus or (lacks_cpus and not job.gpus)) and name in self.whole
         if lacks_gpus:
-            is_one_row = is_unread and self.has_gpus
-            reasons = (UNREAD_GPUS, UNREAD_GPUS_WHOLE) if is_one_row else (NO_GPUS, NO_GPUS_WHOLE)
+            reasons = (UNREAD_GPUS, UNREAD_GPUS_WHOLE) if is_unread else (NO_GPUS, NO_GPUS_WHOLE)
             record(reasons[whole], job)
         if lacks_cpus:
             record(NO_CPUS_WHOLE if whole else NO_CPUS, job)

@@ -83,6 +83,8 @@ def test_null_gpus_are_not_known_and_a_bad_count_costs_its_row_alone(tmp_path: P
     trace = open_trace(saved(tmp_path, table(*rows)))
     assert [(job.job_id, job.gpus) for job in read_jobs(trace)] == [(1, None), (2, 0), (4, 4)]
     assert trace.tally.refused == {"gpus is out of range": 1}
+    nothing = table(rows[0], {"job_id": "2", "gpus": None})
+    assert [job.gpus for job in read_jobs(open_trace(saved(tmp_path, nothing)))] == [0, 0]
     floats = table(*[{**row, "gpus": float(row["gpus"] or "nan")} for row in rows[::3]])
     assert [job.gpus for job in read_jobs(open_trace(saved(tmp_path, floats)))] == [None, 4]
 
