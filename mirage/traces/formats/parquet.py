@@ -74,6 +74,8 @@ class ParquetTrace:
     def _has_no_gpus(self) -> bool:
         """Return whether no row tells of GPUs: then no job has any, as in formats without them."""
         groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
+        if pa.types.is_null(self._file.schema_arrow.field(_GPUS).type):
+            return True
         return all(
             column.statistics is not None and column.statistics.null_count == group.num_rows
             for group in groups

@@ -14,7 +14,6 @@ from mirage.store.database.engine import Store
 from tests.support.api.openapi_document import made
 from tests.support.api.rows import look, read_running_job
 from tests.support.api.running import CHAIN, NOW, Client, Stage
-from tests.unit.api.test_idempotency import NEW
 
 pytestmark = pytest.mark.usefixtures("chain_with_links")
 
@@ -189,11 +188,11 @@ def test_the_kill_switch_is_pulled_as_its_caller_has_seen_it_alone(client: Clien
 
 def test_a_chain_is_registered_again_as_its_caller_has_seen_it_alone(client: Client) -> None:
     def register(tag: str, who: str = "alice") -> int:
-        return client.post(f"{API}/chains", NEW, who=who, headers={"If-Match": tag}).status_code
+        return client.post(f"{API}/chains", sent, who=who, headers={"If-Match": tag}).status_code
 
-    path = f"{API}/chains/{json.loads(NEW)['chain_id']}"
+    path, sent = f"{API}/chains/{NEW['chain_id']}", json.dumps(NEW).encode()
     assert (register("*"), client.get(path, who="alice").status_code) == (412, 404)
-    assert client.post(f"{API}/chains", NEW, who="alice").status_code == 201
+    assert client.post(f"{API}/chains", sent, who="alice").status_code == 201
     seen = client.get(path, who="alice").headers["etag"]
     assert [register('"other"'), register(seen), register("*", "bob")] == [412, 201, 403]
 
