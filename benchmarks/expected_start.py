@@ -100,9 +100,7 @@ def _tell_start(decision: Decision, release: int, view: PolicyView) -> ExpectedS
         Link(chain_id=_CHAIN, index=index, job_id=JobId(index), submit=began, nodes=view.nodes)
         for index in (1, 2)
     ]
-    before = links[0].replace(
-        state=LinkState.RUNNING, start=began, time_limit_s=view.time_limit_s
-    )
+    before = links[0].replace(state=LinkState.RUNNING, start=began, time_limit_s=view.time_limit_s)
     row = DecisionRow(
         id=1,
         at=view.now,

@@ -1,4 +1,4 @@
-"""links: how long the last job that gave its nodes back had waited. Of earlier ones it is not known."""
+"""links: how long the last job that gave its nodes back had waited; of earlier ones nobody knows."""
 
 import sqlalchemy as sa
 from alembic import op

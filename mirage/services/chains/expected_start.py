@@ -21,7 +21,6 @@ from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
 
-
 _LONGER = 0.5
 """What is added to log(1 + p90 in hours). Waits of neighbours are alike, so forecasts are too sure:
 on the training weeks up to 0.40 of the scripts began after p90, and hardly any before p10. The wait

@@ -114,9 +114,7 @@ def _find_dependency(job: Job) -> str:
     return job.dependency or ("" if written is None else written[1])
 
 
-def _count_return(
-    link: Link, predecessor: Link, start: int, end: int, wait_s: int | None
-) -> Link:
+def _count_return(link: Link, predecessor: Link, start: int, end: int, wait_s: int | None) -> Link:
     """Return the link with one return more, of a job that waited for `wait_s` once eligible, and
     ran from `start` to `end`.
 
