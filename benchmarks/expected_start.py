@@ -1,11 +1,10 @@
 """How often a link starts within the interval that is told beforehand, on episode tables.
 
-    python -m benchmarks.expected_start TABLE.npz [...] [--read 0.5]
+    python -m benchmarks.expected_start TABLE.npz [...] [--read 0.5] [--rule cheapest-lead]
 
 The sentence "Link N is expected to start at ... (8 of 10 times between ... and ...)" is read once
-for each hand-over, as the predecessor has used a part of its time limit. The rule `quantile`
-forecasts and plans the release then, within max-overlap; the table has the start after that
-release. Below and above: the shares of scripts that began earlier and later than was told.
+for each hand-over, as the predecessor has used a part of its time limit. A rule forecasts and
+plans the release then, within max-overlap; the table has the start after that release. Below and above: the shares of scripts that began earlier and later than was told.
 Tables: `mirage episodes`, of training weeks.
 """
 
@@ -27,13 +26,15 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.episodes.judge.policy_runner import select_known_waits
 from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.rules.lead_rules import CheapestLead, Quantile
 from mirage.policy.rules.overlap_bound import compute_max_lead_s
+from mirage.ports import Policy
 from mirage.services.chains.expected_start import ExpectedStart, compute_expected_start
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.start_range import build_forecast_row, compute_start_range
 from mirage.store.chains.decisions import DecisionRow, Effect
 
+RULES: dict[str, Policy] = {rule.name: rule for rule in (Quantile(), CheapestLead())}
 _CHAIN = ChainId("0f0000000000000000ab")
 _NOBODY = np.array([], dtype=np.int64)
 
@@ -54,13 +55,13 @@ class Reading:
         return self.began > self.start.p90 + MINUTE_S
 
 
-def read_sentences(table: EpisodeTable, part: float) -> Iterator[Reading]:
+def read_sentences(table: EpisodeTable, rule: Policy, part: float) -> Iterator[Reading]:
     """Yield what is told when `part` of each predecessor's run is over, while its release is still
     to come."""
     at = int(part * (table.outcome_s.shape[1] - 1))
     for i in range(len(table)):
         view = _build_view(table, i, int(table.instants[i, at]))
-        decision = Quantile().decide(view)
+        decision = rule.decide(view)
         k = int(np.searchsorted(table.instants[i], _bound_release(decision, view)))
         start = _tell_start(decision, int(table.instants[i, k]), view)
         if start is None or k <= at:
@@ -140,11 +141,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("--read", type=float, default=0.5, help="the part of the time limit")
+    parser.add_argument("--rule", choices=RULES, default="quantile")
     options = parser.parse_args(words)
     print("| table | sentences | inside | below | above | error, median min | width, mean h |")
     print("|---|---|---|---|---|---|---|")
     for path in options.tables:
-        readings = list(read_sentences(EpisodeTable.load(path), options.read))
+        readings = list(read_sentences(EpisodeTable.load(path), RULES[options.rule], options.read))
         print(describe_readings(path.stem, readings), flush=True)
     return 0
 
