@@ -3,9 +3,10 @@
     python -m benchmarks.expected_start TABLE.npz [...] [--read 0.5] [--rule cheapest-lead]
 
 The sentence "Link N is expected to start at ... (8 of 10 times between ... and ...)" is read once
-for each hand-over, as the predecessor has used a part of its time limit. A rule forecasts and
-plans the release then, within max-overlap; the table has the start after that release. Below and above: the shares of scripts that began earlier and later than was told.
-Tables: `mirage episodes`, of training weeks.
+for each hand-over, as the predecessor has used a part of its time limit. A rule forecasts and plans
+the release then, within max-overlap; the table has the start after that release. Below and above:
+the shares of scripts that began earlier and later than was told. Tables: `mirage episodes`, of
+training weeks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""links: how long the last job that gave its nodes back had waited; of earlier ones nobody knows."""
+"""links: the wait of the last job that gave its nodes back; not known of earlier ones."""
 
 import sqlalchemy as sa
 from alembic import op
