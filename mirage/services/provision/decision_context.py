@@ -179,9 +179,11 @@ class DecisionContext:
         is_left = guarded.action is Action.WAIT and standby.planned_by is Planner.LINK
         if not is_left or standby.get_standing_release() is None:
             return guarded
-        if standby.returned_wait_s is not None:
-            low, middle, high = list_next_waits(standby.returned_wait_s)
-            forecast = Forecast(p10_s=low, p50_s=middle, p90_s=high, samples=1)
+        waited_s = standby.returned_wait_s
+        if waited_s is not None:
+            _, middle, high = list_next_waits(waited_s)
+            # Without the floor: a link that starts in time by its own wait is not at risk.
+            forecast = Forecast(p10_s=waited_s // 2, p50_s=middle, p90_s=high, samples=1)
             return replace(guarded, forecast=forecast)
         jobs, limit_s = self.read_job_waits(standby.partition), standby.time_limit_s or 0
         return replace(guarded, forecast=forecast_wait(jobs, standby.nodes, limit_s))

@@ -140,8 +140,10 @@ def test_after_a_return_the_start_is_foretold_by_the_wait_of_the_job_that_left(
 def test_after_a_return_in_light_load_the_script_is_expected_at_its_predecessors_end(
     acting_store: Store,
 ) -> None:
-    give_back(acting_store, 30)
+    site = give_back(acting_store, 30)
     assert expect(acting_store, EARLY + 30) == (0, 0, 0)
+    assert site.last.forecast is not None
+    assert site.last.forecast.p10_s == 15, "so it is at no risk of being late"
 
 
 def test_a_return_that_no_look_showed_leaves_the_start_to_what_similar_jobs_waited(
