@@ -25,6 +25,7 @@ FLOOR_SHARE = 10  # a link is not asked to end before it has worked for this par
 MIN_RUNTIME_S = 600  # and for --mirage-min-runtime
 FLOOR_S = 300  # no wait of a link that gave its nodes back is expected to be shorter
 BACK_S = 360  # what giving back costs, in seconds of the link's nodes
+MOST_RETURNS = 9  # mirage_wrapper/settings.py
 MARGIN_S = 60  # Slurm counts whole minutes
 SERVICE = "the service"  # whose lead it is, where it is not this link's own
 NOBODY_WAITS = "no job waits for nodes of the partition"  # so no release is early
@@ -106,6 +107,14 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
         bounds.append((longest_s, "min-runtime"))
     most_s, by = min(bounds)
     return Choice(lead_s, price, None) if lead_s <= most_s else Choice(most_s, price, by)
+
+
+def bound_returns(asked, bounds):
+    """Return how often a link may give its nodes back: as often as was asked for, and no more than
+    each of the admins' bounds allows, all in text. None: one of them is no number; an empty bound
+    bounds nothing."""
+    counts = [parse_whole(text) for text in [asked] + [bound for bound in bounds if bound]]
+    return None if None in counts else min(counts + [MOST_RETURNS])
 
 
 def compute_floor(min_runtime_s, limit_s):

@@ -146,8 +146,11 @@ def parse_answer(link, code, is_known, body):
         said = json.loads(body.decode("utf-8"))
         mode, lead_s = said.get("mode"), said.get("lead_s")
         again_s, costs = int(said["ask_again_s"]), said.get("return_costs")
+        bound = said.get("max_returns")
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return Told(True, "gives an unreadable answer")
+    is_sound = bound is None or (type(bound) is int and bound >= 0)
+    link.record_bound(bound if is_sound else 0)
     if mode in ("observe", "shadow"):
         link.record_mode(mode)
         return Told(True, mode, mode)

@@ -48,13 +48,13 @@ class Link(object):
         self.asks_nobody = told.get("service") == "none"
         self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
         self.max_lead = told.get("max_lead", "")
+        self.returns = told.get("returns", "")
         self.max_returns = told.get("max_returns", "")
         self.wanted = mirage_forecast.Wanted(
             told["style"],
             price=mirage_forecast.parse_price(told, damage),
             max_overlap_s=mirage_forecast.parse_given(told, "max_overlap", damage),
             lead_s=mirage_forecast.parse_given(told, "lead", damage),
-            returns=_parse_whole(told.get("returns")),
         )
         self.asks_to_end = self.wanted.style in mirage_forecast.ASKING
         self.damage = ", ".join(damage)  # in words; then the link plans nothing
@@ -118,10 +118,15 @@ class Link(object):
         if None in most:
             return "max_lead in client.conf is not a time like 2:00:00"
         self.wanted.max_lead_s = min(most) if most else None
-        given = [self.max_returns, mirage_service.read_configured("max_returns", environ)]
-        if not all(mirage_forecast.parse_whole(text) for text in given if text):
-            self.wanted.returns = 0
+        self.wanted.returns = self.bound_returns(environ)
         return None
+
+    def bound_returns(self, environ):
+        """Return how often a link may give its nodes back: by client.conf where the chain was
+        submitted and here, and by the service's last word. None: some number does not read."""
+        configured = mirage_service.read_configured("max_returns", environ)
+        bounds = [self.max_returns, configured, self.read_line("told_returns")]
+        return mirage_forecast.bound_returns(self.returns, bounds)
 
     def read_refusal(self):
         """Return the site's words if it refused a plan of this chain: it is not asked again."""
@@ -131,6 +136,14 @@ class Link(object):
 
     def record_mode(self, mode):
         mirage_waits.replace_file(self.get_path("told_mode"), "%s %d\n" % (mode, self.now))
+
+    def record_bound(self, returns):
+        """Write down the service's bound on returns, which holds until it names another; None: it
+        names none."""
+        if returns is not None:
+            mirage_waits.replace_file(self.get_path("told_returns"), "%d\n" % (returns,))
+        elif self.read_line("told_returns"):
+            self.remove_file("told_returns")
 
     def remove_file(self, name):
         try:

@@ -13,7 +13,6 @@ import os
 import sys
 
 LIMIT_S = 90
-MOST_RETURNS = 9  # mirage_wrapper/settings.py
 LEAVES_S = 60  # until a job that gives its nodes back is gone, with an epilog
 LEAST_BACK_S, MOST_BACK_S = 60, 1800
 CLOCK_S = 120  # mirage_waits.py
@@ -56,16 +55,17 @@ def decide_return(words, environ):
     import mirage_planned
 
     link = mirage_planned.Link(dict(words, turn="1"))
-    count = count_returns(link, words, environ)
+    _look_at_chain(link, environ)
     left_s = mirage_forecast.parse_whole(words["left"])
     if left_s is None or left_s <= mirage_forecast.BACK_S:
         raise Keeps("the predecessor ends too soon")
+    costs = read_costs(_ask_service(link, environ), link)
+    count = count_returns(link, environ)  # by the bound that the service has just named
     before = int(words["behind"])
     rows = mirage_jobs.fetch_rows([link.job, before], environ)
     own, predecessor = rows.get(link.job), rows.get(before)
     _look_at_node(own, environ)
     most_s = mirage_forecast.parse_whole(words.get("bound") or "")
-    costs = read_costs(_ask_service(link, environ), link)
     back_s = measure_back(words, own)
     minutes, basis = choose_minutes(link, own, predecessor, most_s, costs, back_s)
     _look_at_queue(link, environ)
@@ -85,10 +85,8 @@ def format_instant(at):
 # --- may it? -----------------------------------------------------------------------------------------
 
 
-def count_returns(link, words, environ):
-    """Return how often this link has given its nodes back. Raises Keeps if it may not once more."""
-    import mirage_service
-
+def _look_at_chain(link, environ):
+    """Raise Keeps where links of this chain plan nothing by themselves."""
     if link.damage:
         raise Keeps("the chain's carrier is damaged: " + link.damage)
     why = link.find_objection(environ)
@@ -96,22 +94,16 @@ def count_returns(link, words, environ):
         raise Keeps(why)
     if link.read_refusal():
         raise Keeps(link.read_refusal())
-    bounds = (words.get("max_returns"), mirage_service.read_configured("max_returns", environ))
-    admins = [parse_count(text, "max_returns in client.conf") for text in bounds if text]
-    most = min([parse_count(words.get("returns") or "", "--mirage-returns")] + admins)
-    count = read_count(link)
+
+
+def count_returns(link, environ):
+    """Return how often this link has given its nodes back. Raises Keeps if it may not once more."""
+    count, most = read_count(link), link.bound_returns(environ)
+    if most is None:
+        raise Keeps("--mirage-returns or max_returns in client.conf is no number of returns")
     if count >= most:
         raise Keeps("the link has given its nodes back %d times, of %d" % (count, most))
     return count
-
-
-def parse_count(text, name):
-    import mirage_forecast
-
-    count = mirage_forecast.parse_whole(text)
-    if count is None:
-        raise Keeps("%s is no number of returns" % (name,))
-    return min(count, MOST_RETURNS)
 
 
 def read_count(link):

@@ -27,6 +27,7 @@ from mirage.http import problems
 from mirage.http.context import ApiContext
 from mirage.http.denied_requests import DenialLedger
 from mirage.http.dependencies import reject_nul, require_json
+from mirage.http.if_match import reject_unheeded_if_match
 from mirage.http.middleware.etag import ETagMiddleware
 from mirage.http.middleware.head_requests import HeadMiddleware
 from mirage.http.middleware.host_check import HostCheckMiddleware
@@ -35,7 +36,10 @@ from mirage.http.unknown_parameters import reject_unknown_parameters
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
-_OF_EACH_ROUTE = [Depends(require_json), Depends(reject_nul), Depends(reject_unknown_parameters)]
+_OF_EACH_ROUTE = [
+    *(Depends(require_json), Depends(reject_nul)),
+    *(Depends(reject_unknown_parameters), Depends(reject_unheeded_if_match)),
+]
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
 """The policy of an answer that sets none. A page sets its own."""
 

@@ -64,10 +64,13 @@ def serialize_chain(
     fresh: Freshness,
     modes: ModesInForce,
     expected: ExpectedStart | None,
+    max_returns: int,
 ) -> chain_schemas.ChainView:
+    """`max_returns`: the admins' bound."""
     summary = serialize_chain_summary(found, links, modes)
     return chain_schemas.ChainView(
         **summary.model_dump(),
+        max_returns=found.count_allowed_returns(max_returns),
         links=list(serialize_links(found, links)),
         handovers=[
             _serialize_handover(pair.successor.index, pair.over, found)

@@ -175,6 +175,7 @@ def build_limits(settings: Settings) -> Limits:
         replan_gain_h=provision.replan_gain,
         allow_pin=provision.allow_pin,
         max_touches=provision.max_touches,
+        max_returns=provision.max_returns,
         max_chains_per_user=provision.max_chains_per_user,
         demote_after=provision.demote_after,
         demote_error_s=provision.demote_error_h * HOUR_S,

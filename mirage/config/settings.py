@@ -22,6 +22,7 @@ from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
 from mirage.domain.access.this_host import is_this_host
+from mirage.domain.chain import MAX_RETURNS
 
 
 def _check_key_url(url: str) -> str:
@@ -241,6 +242,9 @@ class ProvisionSettings(_Section):
     max_touches: int = Field(6, ge=1)
     """The most moves of one hand-over. Mirage does not pin a standby if no move would be left to
     undo the pin."""
+    max_returns: int = Field(MAX_RETURNS, ge=0, le=MAX_RETURNS)
+    """The most times that an early link gives its nodes back, whatever its user asks for; 0:
+    never."""
     max_chains_per_user: int = Field(200, ge=1)
     """The most live chains of one user that Mirage manages. Further chains run as plain Slurm
     chains until others end."""

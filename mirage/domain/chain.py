@@ -21,6 +21,9 @@ OVERLAP_PRICE = 0.5
 MAX_LINKS = 1000
 """The most links of a chain: a week of links of ten minutes. More is a typing error."""
 
+MAX_RETURNS = 9
+"""The most returns of a link that a user may ask for."""
+
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH, _ID_TIE, _ID_TIE_DIGITS = 20, 4, 5
 
@@ -209,6 +212,14 @@ class Chain:
             return MAX_OVERLAP_S if self.is_registered else 0
         return get_default_overlap_s(limit_s)
 
+    def count_allowed_returns(self, most: int = MAX_RETURNS) -> int:
+        """Return how often an early link gives its nodes back at most, where an admin allows
+        `most`. mirage_may_return of slurm_plugin/carrier_overlap.sh knows the same chains."""
+        stands = self.mode is ChainMode.STANDBY and self.presubmit is Presubmit.NEXT
+        if self.style is not Style.SEQUENTIAL or not stands or self.max_overlap_s == 0:
+            return 0
+        return min(self.max_returns or 0, most)
+
     def move_to(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:
             if target == self.state:
@@ -307,6 +318,8 @@ class Link:
     """When the last of these jobs ended."""
     returned_left_s: int | None = None
     """Seconds that the predecessor had left then, by its time limit; None: it had no known end."""
+    returned_wait_s: int | None = None
+    """Seconds that the last of these jobs had waited once eligible; None: not known."""
 
     @property
     def returned_node_h(self) -> float:

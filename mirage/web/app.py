@@ -6,10 +6,11 @@ from inspect import isawaitable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.http.context import ApiContext
+from mirage.http.unknown_parameters import reject_unknown_parameters
 from mirage.web import assets
 from mirage.web.page_context import HEADERS, NavigationEntry, build_return_path, render_bare_page
 from mirage.web.pages import (
@@ -49,7 +50,7 @@ _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 def mount_pages(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
     for router, _ in _PAGES:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(reject_unknown_parameters)])
     entries = [entry for _, entry in _PAGES if entry is not None]
     app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
     for kind, handler in list(app.exception_handlers.items()):

@@ -250,8 +250,7 @@ def bound_returns(chain):
     import mirage_forecast
 
     bound = mirage_service.read_configured("max_returns", chain.call.environ)
-    returns = _choose_returns(chain)
-    return min(returns, mirage_forecast.parse_whole(bound) or 0) if bound else returns
+    return mirage_forecast.bound_returns(str(_choose_returns(chain)), [bound]) or 0
 
 
 def _choose_returns(chain):

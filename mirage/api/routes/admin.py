@@ -112,16 +112,22 @@ def get_model(
 @router.put(
     "/models/{name}/promoted",
     operation_id="promoteModel",
-    responses=describe_write_errors(404, 409, 429),
+    responses=describe_write_errors(404, 409, 412, 429),
 )
 def promote_model(
-    name: ModelNamePath, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
+    name: ModelNamePath,
+    asked: schemas.Promote,
+    request: Request,
+    given: Context,
+    who: AdminWriter,
+    if_match: IfMatch,
 ) -> schemas.Evidence:
     """Put a version in use if it beats the version in use now.
 
     Both are judged on tables that neither has seen. The 95 % interval of the difference in cost has
     to lie below zero. Otherwise the answer is 409 with the figures.
     """
+    if_match(lambda: get_models(given, who))
     found = model_promotion.promote_model(
         given,
         model_promotion.PromotionRequest(

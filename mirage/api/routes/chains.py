@@ -141,7 +141,7 @@ def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> Chai
     "/chains",
     operation_id="registerChain",
     status_code=201,
-    responses=describe_write_errors(409, 429),
+    responses=describe_write_errors(409, 412, 429),
 )
 def register_chain(
     *,
@@ -152,16 +152,21 @@ def register_chain(
     who: Writer,
     tx: Writing,
     key: Idempotency,
+    if_match: IfMatch,
 ) -> chain_schemas.ChainView:
     """Register a chain whose first link is already submitted. Repeating the request changes
     nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
-    return key.run_once(
-        lambda: _register_new_chain(tx, given, new, who),
-        lambda: _read_chain_view(
-            tx, given, get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who).chain_id
-        ),
-    )
+
+    def read_chain() -> chain_schemas.ChainView:
+        found = get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who)
+        return _read_chain_view(tx, given, found.chain_id)
+
+    def register_new_chain() -> chain_schemas.ChainView:
+        if_match(read_chain)
+        return _register_new_chain(tx, given, new, who)
+
+    return key.run_once(register_new_chain, read_chain)
 
 
 def _register_new_chain(
@@ -240,6 +245,7 @@ def _read_chain_view(
         fresh,
         read_modes(tx, given.cluster_id),
         read_expected_start(tx, given.cluster_id, found, links, now=now),
+        limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits).max_returns,
     )
 
 

@@ -82,7 +82,7 @@ def get_forecast(
     "/forecasts",
     operation_id="askForecast",
     status_code=202,
-    responses=describe_write_errors(409, 429),
+    responses=describe_write_errors(409, 412, 429),
 )
 def ask_forecast(
     new: schemas.NewForecast,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request
 
 from mirage.api.openapi import describe_write_errors
 from mirage.api.schemas import chain_schemas
-from mirage.domain.chain import MAX_LINKS, Chain, ChainId, ChainMode
+from mirage.domain.chain import MAX_LINKS, MAX_RETURNS, Chain, ChainId, ChainMode
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
 from mirage.http.chain_access import ChainPath, get_visible_chain
@@ -62,13 +62,14 @@ def get_next_link(
             # After the answer: this request holds a transaction, and must not wait for a second.
             after.add_task(_note_node, given.store, given.cluster_id, now)
     if found.mode is not ChainMode.SUBMIT:
+        limits = limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits)
         plan = plan_next_release(
             tx,
             given.cluster_id,
             found,
             index=link,
             default=given.policy,
-            limits=limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits),
+            limits=limits,
             now=now,
             tick_s=given.queue_interval_s,
             partial=given.partial(),
@@ -76,8 +77,10 @@ def get_next_link(
         view = chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
         )
+        if limits.max_returns < MAX_RETURNS:
+            view = view.model_copy(update={"max_returns": limits.max_returns})
         costs = None
-        if link is not None:
+        if link is not None and limits.max_returns:
             costs = find_kept_costs(
                 tx, given.cluster_id, found, index=link, mode=plan.mode, now=now
             )
@@ -141,7 +144,7 @@ def _note_node(store: Store, cluster_id: int, now: int) -> None:
     "/completions",
     operation_id="reportCompletion",
     status_code=202,
-    responses=describe_write_errors(409),
+    responses=describe_write_errors(409, 412),
 )
 def report_completion(
     ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Idempotency

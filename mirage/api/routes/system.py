@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from mirage.api import metrics
+from mirage.api.admin_serializers import serialize_kill_switch
 from mirage.api.openapi import describe_errors, describe_read_errors, describe_write_errors
 from mirage.api.schemas import chain_schemas, cluster_schemas
 from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
@@ -120,9 +121,9 @@ def set_mode(
     return _read_modes(tx, given, who)
 
 
-@router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409))
+@router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409, 412))
 def stop_acting(
-    given: Context, who: AdminWriter, tx: Writing, key: Idempotency
+    given: Context, who: AdminWriter, tx: Writing, key: Idempotency, if_match: IfMatch
 ) -> cluster_schemas.Modes:
     """Pull the kill switch: mode act works like shadow until the release.
 
@@ -130,6 +131,8 @@ def stop_acting(
     """
 
     def pull_kill_switch() -> cluster_schemas.Modes:
+        pulls = kill_switch.list_pulls(tx, given.cluster_id)
+        if_match(lambda: serialize_kill_switch(pulls, given.kill_file))
         kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
         return _read_modes(tx, given, who)
 

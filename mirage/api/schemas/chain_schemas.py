@@ -220,6 +220,11 @@ class ExpectedStartView(WireModel):
 
 
 class ChainView(ChainSummary, Answer):
+    max_returns: int = Field(
+        description="How often an early link of the chain may give its nodes back: what its user "
+        "asked for, and no more than the admins allow; 0: never.",
+        examples=[2],
+    )
     links: list[LinkView]
     handovers: list[HandoverView] = Field(description="The complete hand-overs, oldest first.")
     expected_start: ExpectedStartView | None = Field(
@@ -273,6 +278,12 @@ class NextLinkView(WireModel):
         description="How long before the asking link's time limit the next link is to be "
         "released; null: plan no release.",
         examples=[7200],
+    )
+    max_returns: int | None = Field(
+        default=None,
+        description="The most times that the admins let a link give its nodes back, whatever its "
+        "chain asks for; absent: they set no bound.",
+        examples=[1],
     )
     return_costs: ReturnCostsView | None = Field(
         default=None,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from mirage.api.schemas.wire_model import RequestBody
-from mirage.domain.chain import MAX_LINKS, ChainMode, Presubmit, Style
+from mirage.domain.chain import MAX_LINKS, MAX_RETURNS, ChainMode, Presubmit, Style
 
 _CHAIN_ID = "k3v9x2m7q1zt"
 _TEN_YEARS_S = 3650 * 86400
@@ -84,7 +84,7 @@ class NewChain(RequestBody):
     max_returns: int | None = Field(
         None,
         ge=0,
-        le=9,
+        le=MAX_RETURNS,
         description="How often a link of style sequential may give its nodes back where it starts "
         "early. Default: never, as links of older plugins.",
     )

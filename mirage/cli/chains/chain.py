@@ -175,6 +175,7 @@ def explain_decisions(
     chain = service.get(f"/chains/{chain_id}")
     for sentence in (
         *chain_text.describe_price(chain),
+        *chain_text.describe_returns(chain),
         *chain_text.describe_risk(chain),
         *chain_text.describe_unregistered(chain),
     ):

@@ -163,7 +163,7 @@ def render_chain_page(
     yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
-    yield from describe_returns(chain)
+    yield from map(escape, describe_returns(chain))
     yield from map(escape, describe_risk(chain))
     yield from map(escape, describe_unregistered(chain))
     if not chain["handovers"]:
@@ -232,15 +232,21 @@ def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_returns(chain: Mapping[str, Any]) -> Iterator[str]:
-    """Describe which links gave their nodes back; yields nothing for an older service."""
+    """Describe how often links may give their nodes back, and which did; yields nothing for an
+    older service."""
+    if most := chain.get("max_returns", 0):
+        yield f"A link that starts early gives its nodes back at most {_format_times(most)}."
     for link in chain["links"]:
         if count := link.get("returns", 0):
-            times = "once" if count == 1 else f"{count} times"
             minutes = link["returned_node_h"] * _HOUR_S / _MINUTE_S
             yield (
-                f"Link {link['index']} gave its nodes back {times}, as the link before it ran for "
-                f"long yet: it had held them for {minutes:.1f} node-minutes."
+                f"Link {link['index']} gave its nodes back {_format_times(count)}, as the link "
+                f"before it ran for long yet: it had held them for {minutes:.1f} node-minutes."
             )
+
+
+def _format_times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def describe_risk(chain: Mapping[str, Any]) -> Iterator[str]:
@@ -318,7 +324,8 @@ def _describe_forecast(row: Mapping[str, Any]) -> Iterator[str]:
     if forecast["p10_s"] is not None and forecast["p90_s"] is not None:
         low, high = format_duration(forecast["p10_s"]), format_duration(forecast["p90_s"])
         spread = f" ({low} to {high} in 8 of 10 cases)"
-    source = f", from {forecast['samples']} waits" if forecast["samples"] else ""
+    count = forecast["samples"]
+    source = f", from {count} wait{'s' * (count > 1)}" if count else ""
     yield f"Forecast wait if freed now: {format_duration(forecast['p50_s'])}{spread}{source}."
 
 

@@ -81,7 +81,7 @@ def _plan_return(left_s: int, waited_s: int, price: float, back_s: int) -> tuple
     None where no lead fits."""
     if not 0.0 < price < math.inf or waited_s < 0 or back_s < 0:
         return None
-    waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
+    waits = list_next_waits(waited_s)
     leads = [lead_s for lead_s in waits if lead_s <= left_s - back_s - _MARGIN_S]
     costs = [
         (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
@@ -91,6 +91,11 @@ def _plan_return(left_s: int, waited_s: int, price: float, back_s: int) -> tuple
         return None
     cost_s, lead_s = min(costs)
     return price * back_s + cost_s, lead_s
+
+
+def list_next_waits(waited_s: int) -> list[int]:
+    """List the waits that a new release may have, ascending, by the last one's."""
+    return [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
 
 
 def _compute_cost(lead_s: int, wait_s: int, price: float) -> float:

@@ -58,13 +58,16 @@ def follow_new_job(
         returned_s=before.returned_s,
         returned_at=before.returned_at,
         returned_left_s=before.returned_left_s,
+        returned_wait_s=before.returned_wait_s,
     )
     if before.start is None or predecessor is None:
         return link
     if before.end_state in _LEFT and _is_planned_anew(link, job, predecessor.job_id):
         known = before.end if before.end_state is JobState.COMPLETED else job.submit
         if known is not None and before.start <= job.submit <= known:
-            return _count_return(link, predecessor, before.start, known)
+            eligible = before.freed_at if before.eligible is None else before.eligible
+            wait_s = None if eligible is None else max(0, before.start - eligible)
+            return _count_return(link, predecessor, before.start, known, wait_s)
     if in_queue and predecessor.state is LinkState.RUNNING:
         return replace(link, hindered=SENT_BACK)
     return link
@@ -86,7 +89,8 @@ def recall_return(link: Link, predecessor: Link | None, job: Job) -> Link | None
     if known or not left:
         return None
     # The job that was never seen to start counted as lost.
-    return replace(_count_return(link, predecessor, start, end), replaced_at=None)
+    wait_s = None if job.eligible is None else max(0, start - job.eligible)
+    return replace(_count_return(link, predecessor, start, end, wait_s), replaced_at=None)
 
 
 def has_given_back(before: Link | None, link: Link) -> bool:
@@ -110,8 +114,9 @@ def _find_dependency(job: Job) -> str:
     return job.dependency or ("" if written is None else written[1])
 
 
-def _count_return(link: Link, predecessor: Link, start: int, end: int) -> Link:
-    """Return the link with one return more, of a job that ran from `start` to `end`.
+def _count_return(link: Link, predecessor: Link, start: int, end: int, wait_s: int | None) -> Link:
+    """Return the link with one return more, of a job that waited for `wait_s` once eligible, and
+    ran from `start` to `end`.
 
     The plan is the link's own, whatever its comment says of its predecessor's plan. The wait is one
     that a forecast can know.
@@ -124,6 +129,7 @@ def _count_return(link: Link, predecessor: Link, start: int, end: int) -> Link:
         returned_s=link.returned_s + held_s,
         returned_at=end,
         returned_left_s=None if planned_end is None else planned_end - end,
+        returned_wait_s=wait_s,
         planned_by=link.planned_by if link.plan_min is None else Planner.LINK,
         hindered="" if link.hindered == SENT_BACK else link.hindered,
     )

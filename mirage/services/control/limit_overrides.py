@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mirage.domain.chain import MAX_RETURNS
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import InputError, NotFound
 from mirage.services.control.limits import Limits
@@ -38,6 +39,7 @@ class LimitSpec:
 
 ADJUSTABLE_LIMITS: Mapping[str, LimitSpec] = {
     "max_touches": LimitSpec(field="max_touches", least=1, whole=True),
+    "max_returns": LimitSpec(field="max_returns", most=MAX_RETURNS, whole=True),
     "max_chains_per_user": LimitSpec(field="max_chains_per_user", least=1, whole=True),
     "user_overlap_node_h": LimitSpec(field="user_overlap_node_h"),
     "account_overlap_node_h": LimitSpec(field="account_overlap_node_h"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from mirage.domain.chain import Link, LinkState, Position
+from mirage.domain.chain import MAX_RETURNS, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.time_units import DAY_S, HOUR_S
 
@@ -23,6 +23,9 @@ class Limits:
     allow_pin: bool = True
     max_touches: int = 6
     """The most moves of one hand-over's standby."""
+    max_returns: int = MAX_RETURNS
+    """The most times that an early link gives its nodes back, whatever its chain asks for. A
+    running link hears of it, and heeds it."""
     max_chains_per_user: int = 200
     """The most chains of one user that Mirage follows and that have not ended
     (`services.chains.chain_quota`)."""

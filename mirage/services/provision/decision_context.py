@@ -10,12 +10,13 @@ import numpy as np
 import structlog
 
 from mirage.domain.access.move_scope import EVERYBODY, MoveScope
-from mirage.domain.chain import ChainState, LinkState, Position
+from mirage.domain.chain import ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import (
     RECENT_HANDOVERS,
     RECENT_JOBS,
     Action,
     Decision,
+    Forecast,
     Mode,
     PolicyView,
     Waits,
@@ -26,7 +27,9 @@ from mirage.errors import ClusterError, MirageError
 from mirage.logs import ThrottledLog
 from mirage.policy.models.unavailable_model import UnavailableModel
 from mirage.policy.registry import is_model
+from mirage.policy.rules.lead_rules import forecast_wait
 from mirage.policy.rules.overlap_bound import bound_overlap
+from mirage.policy.rules.return_rule import list_next_waits
 from mirage.ports import Policy
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.chains.request_enforcement import ASK_AGAIN_S
@@ -150,8 +153,10 @@ class DecisionContext:
         if not self._can_be_moved(handover):
             return None
         guarded = guard_handover(standby, predecessor, handover.beside, self._snapshot.queue)
-        if guarded is not None or not can_move_early(standby, predecessor):
-            return guarded
+        if guarded is not None:
+            return self._foretell_next_wait(guarded, standby)
+        if not can_move_early(standby, predecessor):
+            return None
         view = self._build_view(handover)
         self.foregone.ask_rules(handover, view)
         asked = bound_overlap(self._ask_policy(handover, view), view)
@@ -167,6 +172,21 @@ class DecisionContext:
             return decision
         self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def _foretell_next_wait(self, guarded: Decision, standby: Link) -> Decision:
+        """Return the decision with a forecast where a link is left to its own plan after a return:
+        no policy makes one, and people ask when the link will start."""
+        is_left = guarded.action is Action.WAIT and standby.planned_by is Planner.LINK
+        if not is_left or standby.get_standing_release() is None:
+            return guarded
+        waited_s = standby.returned_wait_s
+        if waited_s is not None:
+            _, middle, high = list_next_waits(waited_s)
+            # Without the floor: a link that starts in time by its own wait is not at risk.
+            forecast = Forecast(p10_s=waited_s // 2, p50_s=middle, p90_s=high, samples=1)
+            return replace(guarded, forecast=forecast)
+        jobs, limit_s = self.read_job_waits(standby.partition), standby.time_limit_s or 0
+        return replace(guarded, forecast=forecast_wait(jobs, standby.nodes, limit_s))
 
     def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
         """Count a plan that is made or taken back in what later decisions of the tick see."""
@@ -355,7 +375,7 @@ class DecisionContext:
             worked_at=compute_worked_at(handover.chain, handover.predecessor),
             nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
-            returns=count_returns_left(handover),
+            returns=count_returns_left(handover, self._rules.limits.max_returns),
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),

@@ -96,11 +96,13 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
             mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
         )
     view = _build_view(tx, cluster_id, chain, links, asks, now)
+    following = _build_next_link(asks)
     view = replace(
-        view, nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now)
+        view,
+        nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now),
+        returns=count_returns_left(OpenHandover(chain, asks, following), limits.max_returns),
     )
     policy = _RULES.get(chain.policy or default, _INSTEAD)
-    following = _build_next_link(asks)
     budget = read_overlap_budget(tx, cluster_id, now, limits)
     spent = budget.sum_with_plans(asks.account, chain.uid, following)
     planning = Planning(standby=following, limits=limits, spent=spent)
@@ -172,13 +174,15 @@ def _build_next_link(asks: Link) -> Link:
 def _is_idle(tx: Transaction, cluster_id: int, asks: Link, now: int) -> bool:
     """Return whether the last look, a new one, shows no job that waits for nodes beside the link.
 
-    A partition that has only ended jobs is in no sum.
+    A partition that has only ended jobs is in no sum. A link that no look has shown to run may
+    name several.
     """
     summary = queue_summary.find_summary(tx, cluster_id)
     if summary is None or now - summary.at > _NEW_S:
         return False
-    sums = next((row for row in summary.queue if row.partition == asks.partition), None)
-    return sums is None or not any(map(waits_for_nodes, sums.reasons))
+    named = asks.partition.split(",")
+    rows = [row for row in summary.queue if row.partition in named]
+    return not any(waits_for_nodes(reason) for row in rows for reason in row.reasons)
 
 
 def _build_view(
@@ -203,5 +207,4 @@ def _build_view(
         free_nodes=0,
         max_overlap_s=chain.get_allowed_overlap_s(asks),
         worked_at=compute_worked_at(priced, asks),
-        returns=count_returns_left(OpenHandover(chain, asks, _build_next_link(asks))),
     )

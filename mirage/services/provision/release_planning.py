@@ -163,7 +163,7 @@ class PresentQueue:
 
         False if the queue may have gaps, or if no link of the chain asks another one to end.
         """
-        contended = handover.predecessor.partition in self._contended
+        contended = not self._contended.isdisjoint(handover.predecessor.partition.split(","))
         return handover.chain.asks_to_end and not contended and not self._has_gaps
 
     @cached_property

@@ -9,7 +9,7 @@ old ones, the link decides by its own last wait.
 from dataclasses import dataclass
 from typing import Any
 
-from mirage.domain.chain import Chain, ChainState, LinkState, Presubmit, Style
+from mirage.domain.chain import Chain, ChainState, LinkState
 from mirage.domain.decision import Action, Decision, Mode, PolicyView
 from mirage.domain.handover import list_handovers
 from mirage.policy.rules import release_cost
@@ -36,18 +36,10 @@ class KeptCosts:
     table: ReturnCosts
 
 
-def count_returns_left(handover: OpenHandover) -> int:
-    """Return how often the link may still give its nodes back, as far as the service knows."""
-    if not _gives_back(handover.chain) or handover.submits:
-        return 0
-    return max(0, (handover.chain.max_returns or 0) - handover.standby.returns)
-
-
-def _gives_back(chain: Chain) -> bool:
-    """Return whether early links of the chain give nodes back: mirage_may_return of
-    slurm_plugin/carrier_overlap.sh says the same."""
-    is_allowed = chain.presubmit is Presubmit.NEXT and chain.max_overlap_s != 0
-    return chain.style is Style.SEQUENTIAL and is_allowed and bool(chain.max_returns)
+def count_returns_left(handover: OpenHandover, most: int) -> int:
+    """Return how often the link may still give its nodes back, as far as the service knows, where
+    an admin allows `most` times."""
+    return max(0, handover.chain.count_allowed_returns(most) - handover.standby.returns)
 
 
 def build_return_costs(
@@ -56,7 +48,7 @@ def build_return_costs(
     """Return the costs for the inputs of this decision; None where no early start may follow while
     they are fresh, or where no whole distribution of the wait is forecast."""
     waits_s = () if decision.forecast is None else decision.forecast.waits_s
-    returns = count_returns_left(handover)
+    returns = view.returns
     if not waits_s or not returns or not _is_release_at_hand(handover, decision, view.now):
         return None
     table = ReleaseCosts(waits_s, view.overlap_price, returns).compute_return_costs(
@@ -82,7 +74,8 @@ def find_kept_costs(
 ) -> KeptCosts | None:
     """Return the costs that link `index` may decide by beside its running predecessor; None: there
     are none, or they are too old. `mode` holds for the link."""
-    if mode is not Mode.ACT or chain.state is not ChainState.ACTIVE or not _gives_back(chain):
+    gives_back = chain.count_allowed_returns() > 0
+    if mode is not Mode.ACT or chain.state is not ChainState.ACTIVE or not gives_back:
         return None
     pairs = list_handovers(chains.list_links(tx, cluster_id, chain.chain_id))
     predecessor = next((pair.predecessor for pair in pairs if pair.successor.index == index), None)

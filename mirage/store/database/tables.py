@@ -186,6 +186,7 @@ links = Table(
     Column("returned_s", BigInteger, nullable=False),  # for which these held them
     Column("returned_at", BigInteger),  # the last time
     Column("returned_left_s", BigInteger),  # of its predecessor, then
+    Column("returned_wait_s", BigInteger),  # for which the last one had waited
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),

@@ -18,6 +18,7 @@ _TEXTS = ("job_id", "user", "account", "partition", "qos", "state", "exit_code")
 REQUIRED = (*_TEXTS, *_INTS)
 _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
+_GPUS = "gpus"
 _BATCH_ROWS = 4096
 _SUSPECT_MARK = "_suspect"
 """Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
@@ -46,6 +47,8 @@ class ParquetTrace:
             )
         self._columns = [n for n in (*REQUIRED, *_OPTIONAL_INTS, *_OPTIONAL_TEXTS) if n in names]
         self._check_types()
+        if self._has_no_gpus():
+            self._columns.remove(_GPUS)
         self.total: int = self._file.metadata.num_rows
 
     def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:
@@ -67,6 +70,18 @@ class ParquetTrace:
             yield from self._file.iter_batches(batch_size=_BATCH_ROWS, columns=self._columns)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._path} is damaged: {_get_first_line(error)}") from error
+
+    def _has_no_gpus(self) -> bool:
+        """Return whether no row tells of GPUs: then no job has any, as in formats without them."""
+        groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
+        if pa.types.is_null(self._file.schema_arrow.field(_GPUS).type):
+            return True
+        return all(
+            column.statistics is not None and column.statistics.null_count == group.num_rows
+            for group in groups
+            for column in map(group.column, range(group.num_columns))
+            if column.path_in_schema == _GPUS
+        )
 
     def _check_types(self) -> None:
         for name in self._columns:
@@ -119,7 +134,7 @@ def _parse_record(row: RawRow) -> Record:
         time_limit_s=_get_int(row, "timelimit_s"),
         nodes=1 if nodes is None else nodes,
         cpus=_get_int(row, "cpus") or 0,
-        gpus=_get_int(row, "gpus") or 0,
+        gpus=_get_int(row, _GPUS) if _GPUS in row else 0,
         memory_mib=_get_int(row, "memory_mib") or 0,
         exit_code=_get_text(row, "exit_code"),
     )

@@ -117,7 +117,7 @@ def _check_ranges(job: Job) -> None:
         ("time limit", job.time_limit_s or 0),
         ("nodes", job.nodes),
         ("cpus", job.cpus),
-        ("gpus", -1 if job.gpus is None else job.gpus),
+        ("gpus", job.gpus or 0),
         ("memory", job.memory_mib),
         ("elapsed", job.elapsed_s or 0),
     ):

@@ -12,6 +12,7 @@ from mirage.http.dependencies import Context
 from mirage.services.chains import explanations, link_risks
 from mirage.services.chains.expected_start import read_expected_start
 from mirage.services.chains.overlap_price import describe_price
+from mirage.services.control import limit_overrides
 from mirage.services.reports import chain_timeline as timelines
 from mirage.store.chains import chains, decisions
 from mirage.web import decision_text
@@ -28,6 +29,7 @@ _LARGEST = 2**53
 def show_chain(
     chain_id: ChainPath,
     look: CurrentPage,
+    given: Context,
     link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
     before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
 ) -> Response:
@@ -41,6 +43,7 @@ def show_chain(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
     obeys = look.reader.can_steer(chain, links)
+    limits = limit_overrides.read_effective_limits(look.tx, look.cluster_id, given.limits)
     return look.render_page(
         "chain.html",
         title=f"Chain {chain.chain_id}",
@@ -62,6 +65,7 @@ def show_chain(
         advice=link_risks.get_advice,
         notes=explanations,
         price_why=describe_price(chain),
+        max_returns=chain.count_allowed_returns(limits.max_returns),
         allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.cli.chains import chain_text
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import ChainId, Style
 from mirage.domain.decision import Mode
 from mirage.services.control import kill_switch
 from mirage.store.chains import chains
@@ -95,13 +95,18 @@ def test_how_often_a_link_gave_its_nodes_back_is_told(
                 chain, index, 100 + index, nodes=4, returns=returns, returned_s=returned_s
             )
             chains.save_link(tx, cluster_id, replace(back, returned_at=NOW))
+        asked = replace(chains.get_chain(tx, cluster_id, chain), max_returns=3)
+        chains.save_chain(tx, cluster_id, replace(asked, style=Style.SEQUENTIAL, max_overlap_s=60))
     out = " ".join(run("show", chain, url=client.url, COLUMNS="200").out.split())
     assert "Link 4 gave its nodes back once, as the link before it ran for long yet" in out
     assert "Link 5 gave its nodes back 2 times" in out
     assert "it had held them for 5.0 node-minutes" in out
     assert out.count("gave its nodes back") == 2
+    assert "A link that starts early gives its nodes back at most 3 times." in out
+    explained = run("explain", chain, url=client.url).out
+    assert "Link 5 gave its nodes back 2 times" in explained
     found = json.loads(run("show", chain, "--json", url=client.url).out)
-    assert found["returns"] == 3
+    assert (found["returns"], found["max_returns"]) == (3, 3)
     assert [link["returns"] for link in found["links"]][-2:] == [1, 2]
     assert found["links"][-1]["returned_node_h"] == 4 * 75 / 3600
     metrics = client.get("/metrics").text

@@ -76,10 +76,13 @@ def echoing_munge(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def push(url: str, munge: Path, job: str = "4711", comment: str = "") -> subprocess.Popen[bytes]:
+def push(
+    url: str, munge: Path, job: str = "4711", comment: str = "", *, home: bool = True
+) -> subprocess.Popen[bytes]:
     """As slurmctld runs an epilog: with its own small environment."""
     given = {"SLURM_JOB_ID": job, "SLURM_JOB_COMMENT": comment, "MIRAGE_URL": url}
     given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab", "TMPDIR": str(munge)}
+    given["HOME"] = str(munge / "home") if home else os.devnull
     environment = {"PATH": f"{munge}:/usr/bin:/bin"} | given
     return subprocess.Popen([HOOK], env=environment, start_new_session=True)
 
@@ -170,25 +173,30 @@ def test_who_can_read_the_plugin_keeps_no_message_waiting(echoing_munge: Path) -
         push(service.url, echoing_munge, "1", "mirage:abcd1234:1").wait()
         push(service.url, echoing_munge, "2").wait()
         wait_until(lambda: len(service.heard) == 2)
-    (own,) = echoing_munge.glob("mirage-push.*")
+    assert not list(echoing_munge.glob("mirage-push.*")), "a name that others may take"
+    own = echoing_munge / "home" / ".cache" / "mirage" / "push"
     kept = [own, *own.rglob("*")]
     assert [path for path in kept if path.stat().st_mode & 0o077] == []
 
 
-def test_the_message_of_a_link_waits_for_the_service(echoing_munge: Path) -> None:
-    lost = push("http://127.0.0.1:9", echoing_munge, "1", "mirage:abcd1234:1")
+@pytest.mark.parametrize("home", [True, False])
+def test_the_message_of_a_link_waits_for_the_service(echoing_munge: Path, home: bool) -> None:
+    lost = push("http://127.0.0.1:9", echoing_munge, "1", "mirage:abcd1234:1", home=home)
     lost.wait()
     wait_until(lambda: not left(lost))
     with Service(slow_s=0).open() as service:
-        push(service.url, echoing_munge, "2", "mirage:abcd1234:2").wait()
+        push(service.url, echoing_munge, "2", "mirage:abcd1234:2", home=home).wait()
         wait_until(lambda: len(service.heard) == 2)
     assert {body for _, body, _ in service.heard} == {'{"job_id": 1}', '{"job_id": 2}'}
 
 
 def test_a_folder_that_another_user_made_keeps_no_message(echoing_munge: Path) -> None:
     folder = echoing_munge / f"mirage-push.{os.geteuid()}"
-    folder.symlink_to("/")
+    theirs = echoing_munge / "theirs"
+    theirs.mkdir()
+    folder.symlink_to(theirs)
     with Service(slow_s=0).open() as service:
-        process = push(service.url, echoing_munge, "1", "mirage:abcd1234:1")
+        process = push(service.url, echoing_munge, "1", "mirage:abcd1234:1", home=False)
         process.wait()
         wait_until(lambda: bool(service.heard) and not left(process))
+    assert list(theirs.iterdir()) == []

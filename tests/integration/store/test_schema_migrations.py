@@ -308,6 +308,7 @@ def test_links_of_before_gave_no_nodes_back(empty_database_url: str) -> None:
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         (found,) = chains.list_links(tx, 1, CHAIN.chain_id)
     assert (found.job_id, found.returns, found.returned_s, found.returned_at) == (7, 0, 0, None)
+    assert found.returned_wait_s is None
 
 
 def test_of_chains_of_before_nobody_has_said_how_often_links_give_nodes_back(

@@ -75,3 +75,13 @@ def test_its_headers_leave_no_way_for_scripts_of_others(
     assert answer.headers["referrer-policy"] == "same-origin"
     for inline in (" style=", " onclick=", "<style", "javascript:"):
         assert inline not in answer.text
+
+
+@pytest.mark.parametrize("page", EACH)
+def test_it_takes_no_parameter_that_it_would_ignore(page: Shown, sites: dict[str, Site]) -> None:
+    site = sites["one"]
+    held = {"Cookie": f"mirage_session={cookie(site, page)}"} if page.who else {}
+    path = f"{page.path}{'&' if '?' in page.path else '?'}no_such_word=1"
+    answer = site.client.raw("GET", path, headers={"Accept": "text/html", **held})
+    assert answer.status_code == 422
+    assert "no_such_word: there is no such parameter" in answer.text

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import httpx
 
+from mirage.domain.chain import Style
 from mirage.store.chains import chains, handover_outcomes
 from mirage.store.chains.handover_outcomes import OutcomeKind, OutcomeRow
 from tests.support.api.running import NOW
@@ -18,6 +19,8 @@ def test_the_pages_tell_how_often_links_gave_their_nodes_back(site: Site) -> Non
         link = chains.list_links(tx, site.cluster_id, ID)[-1]
         back = replace(link, nodes=4, returns=2, returned_s=75, returned_at=NOW)
         chains.save_link(tx, site.cluster_id, back)
+        asked = replace(chains.get_chain(tx, site.cluster_id, ID), style=Style.SEQUENTIAL)
+        chains.save_chain(tx, site.cluster_id, replace(asked, max_returns=3, max_overlap_s=60))
         row = OutcomeRow(
             chain_id=ID,
             index=link.index,
@@ -37,6 +40,7 @@ def test_the_pages_tell_how_often_links_gave_their_nodes_back(site: Site) -> Non
         handover_outcomes.put_outcomes(tx, site.cluster_id, [row])
     page = httpx.get(f"{site.url}/chains/{ID}").text
     assert "gave its nodes back 2 times, after 5 min of node time" in page
+    assert "2 times; at most 3 times a link" in page
     page = httpx.get(f"{site.url}/impact").text
     assert "<b>2</b> times an early link gave its nodes back" in page
     assert "it had held them for 0.08 h of node time" in page

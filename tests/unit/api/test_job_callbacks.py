@@ -17,7 +17,7 @@ from mirage.domain.access.request_signing import build_signed_text
 from mirage.domain.chain import ChainId, ChainMode, LinkState, Position, Style
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobState
-from mirage.services.control import kill_switch
+from mirage.services.control import kill_switch, limit_overrides
 from mirage.services.control.kill_switch import Way
 from mirage.store.chains import chains, decisions, push_times
 from mirage.store.chains.decisions import NewDecision
@@ -147,6 +147,22 @@ def test_an_early_link_hears_what_a_new_release_would_cost_it(client: Client) ->
     assert told["return_costs"] == COSTS | {"chain_id": CHAIN, "link": 2, "made_at": at}
     for other in ("", "?link=1", "?link=3"):
         assert "return_costs" not in client.get(f"{NEXT}{other}", who="alice").json()
+
+
+@pytest.mark.usefixtures("early")
+@pytest.mark.parametrize("most", [0, 1])
+def test_an_early_link_hears_the_admins_bound_on_returns(
+    client: Client, store: Store, cluster_id: int, most: int
+) -> None:
+    assert "max_returns" not in client.get(f"{NEXT}?link=2", who="alice").json()
+    with store.begin() as tx:
+        limit_overrides.set_limit_override(
+            tx, cluster_id, "max_returns", most, now=NOW, actor="root"
+        )
+    told = client.get(f"{NEXT}?link=2", who="alice").json()
+    assert (told["max_returns"], "return_costs" in told) == (most, most > 0)
+    shown = client.get(f"/api/v1/chains/{CHAIN}", who="alice").json()
+    assert (shown["max_returns"], shown["returns"]) == (most, 0)
 
 
 @pytest.mark.usefixtures("early")

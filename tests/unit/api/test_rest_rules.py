@@ -178,6 +178,44 @@ def test_an_admins_change_takes_if_match_too(
         assert answer.status_code == status, answer.text
 
 
+def test_the_kill_switch_is_pulled_as_its_caller_has_seen_it_alone(client: Client) -> None:
+    seen = client.get(f"{API}/kill", who="root").headers["etag"]
+    for tag, status in (('"other"', 412), (seen, 200), (seen, 412)):
+        answer = client.post(f"{API}/kill", who="root", headers={"If-Match": tag})
+        assert answer.status_code == status, answer.text
+        assert client.get(f"{API}/kill", who="root").json()["pulled"] is (tag == seen)
+
+
+def test_a_chain_is_registered_again_as_its_caller_has_seen_it_alone(client: Client) -> None:
+    def register(tag: str, who: str = "alice") -> int:
+        return client.post(f"{API}/chains", sent, who=who, headers={"If-Match": tag}).status_code
+
+    path, sent = f"{API}/chains/{NEW['chain_id']}", json.dumps(NEW).encode()
+    assert (register("*"), client.get(path, who="alice").status_code) == (412, 404)
+    assert client.post(f"{API}/chains", sent, who="alice").status_code == 201
+    seen = client.get(path, who="alice").headers["etag"]
+    assert [register('"other"'), register(seen), register("*", "bob")] == [412, 201, 403]
+
+
+def test_a_model_is_promoted_as_its_caller_has_seen_the_models_alone(client: Client) -> None:
+    seen = client.get(f"{API}/models", who="root").headers["etag"]
+    for tag, status in (('"other"', 412), (seen, 404)):
+        path, body, headers = "/models/forest/promoted", b'{"version": "1"}', {"If-Match": tag}
+        assert client.put(API + path, body, who="root", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/completions", b'{"job_id": 103}'), ("/forecasts", b'{"partition": "gpu", "nodes": 1}')],
+)
+def test_a_change_without_an_answer_that_has_a_tag_takes_no_if_match(
+    client: Client, path: str, body: bytes
+) -> None:
+    answer = client.post(API + path, body, who="root", headers={"If-Match": "*"})
+    assert (answer.status_code, answer.json()["type"]) == (412, "/problems/changed-meanwhile")
+    assert "leave it out" in answer.json()["detail"]
+
+
 def test_the_document_says_by_which_credential_each_operation_is_called() -> None:
     schemes = set(DOCUMENT["components"]["securitySchemes"])
     assert schemes == {"token", "munge", "session"}

@@ -64,6 +64,7 @@ BOUNDS = [
     ("provision", "cluster_overlap_node_h", 0, float("nan")),
     ("provision", "allow_pin", True, "never"),
     ("provision", "max_touches", 1, 0),
+    ("provision", "max_returns", 0, 10),
     ("provision", "max_chains_per_user", 1, 0),
     ("provision", "demote_after", 1, 0),
     ("provision", "demote_error_h", 0.1, 0),

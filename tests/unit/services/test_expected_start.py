@@ -26,6 +26,8 @@ from tests.support.services.slurm_jobs import (
 )
 
 END = NOW - 60 + 10 * HOUR
+LONGEST_S = 26077
+"""Four hours, the p90, as the sentence has it."""
 WAITS = Forecast(p10_s=HOUR, p50_s=2 * HOUR, p90_s=4 * HOUR)
 PLANNED = "afterany:11(unfulfilled)?after:11+420(unfulfilled)"
 """Seven hours after the start of link 1, three before its end."""
@@ -65,7 +67,7 @@ def test_a_held_link_waits_from_the_release_that_the_service_expects(lab_store: 
     begin(lab_store)
     follow(lab_store, first(), standby(2))
     decide(lab_store, release_at=END - 2 * HOUR)
-    assert expect(lab_store) == (-HOUR, 0, 2 * HOUR)
+    assert expect(lab_store) == (-HOUR, 0, LONGEST_S - 2 * HOUR)
 
 
 def test_a_release_that_is_planned_in_slurm_comes_before_what_the_service_expects(
@@ -74,7 +76,7 @@ def test_a_release_that_is_planned_in_slurm_comes_before_what_the_service_expect
     begin(lab_store)
     follow(lab_store, first(), standby(2, dependency=PLANNED))
     decide(lab_store, release_at=END - HOUR)
-    assert expect(lab_store) == (-2 * HOUR, -HOUR, HOUR)
+    assert expect(lab_store) == (-2 * HOUR, -HOUR, LONGEST_S - 3 * HOUR)
 
 
 @pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.OBSERVE])
@@ -84,7 +86,7 @@ def test_where_mirage_does_not_act_a_link_is_released_as_its_predecessor_ends(
     begin(lab_store)
     follow(lab_store, first(), standby(2))
     decide(lab_store, release_at=END - 2 * HOUR, mode=mode)
-    assert expect(lab_store) == (HOUR, 2 * HOUR, 4 * HOUR)
+    assert expect(lab_store) == (HOUR, 2 * HOUR, LONGEST_S)
 
 
 def test_the_script_of_a_sequential_link_begins_no_earlier_than_its_predecessors_end(
@@ -93,7 +95,7 @@ def test_the_script_of_a_sequential_link_begins_no_earlier_than_its_predecessors
     begin(lab_store, Style.SEQUENTIAL)
     follow(lab_store, first(), standby(2, dependency=PLANNED))
     decide(lab_store, release_at=None)
-    assert expect(lab_store) == (0, 0, HOUR)
+    assert expect(lab_store) == (0, 0, LONGEST_S - 3 * HOUR)
 
 
 def test_a_link_that_has_its_nodes_begins_as_its_predecessor_ends(lab_store: Store) -> None:
@@ -110,7 +112,7 @@ def test_after_the_predecessors_end_the_wait_counts_from_now(lab_store: Store) -
     over = ended(1, JobState.TIMEOUT, NOW - 60, END, time_limit_s=10 * HOUR)
     follow(lab_store, over, standby(2, dependency="(null)"), now=later)
     expected = expect(lab_store, later)
-    assert expected == (60 + HOUR, 60 + 2 * HOUR, 60 + 4 * HOUR)
+    assert expected == (60 + HOUR, 60 + 2 * HOUR, 60 + LONGEST_S)
 
 
 def test_slurms_own_plan_counts_once_the_forecast_has_passed(lab_store: Store) -> None:
@@ -121,6 +123,18 @@ def test_slurms_own_plan_counts_once_the_forecast_has_passed(lab_store: Store) -
     free = standby(2, dependency="(null)", eligible=NOW, start=END + 300)
     follow(lab_store, first(), free, now=late)
     assert expect(lab_store, late) == (300, 300, 300)
+
+
+def test_without_a_plan_of_slurms_a_link_that_waits_beyond_its_p90_starts_from_now_on(
+    lab_store: Store,
+) -> None:
+    begin(lab_store)
+    follow(lab_store, first(), standby(2))
+    decide(lab_store, release_at=NOW)
+    late = NOW + 5 * HOUR
+    free = standby(2, dependency="(null)", eligible=NOW)
+    follow(lab_store, first(), free, now=late)
+    assert expect(lab_store, late) == (late - END, late - END, NOW + LONGEST_S - END)
 
 
 def test_nothing_is_expected_where_no_wait_is_forecast(lab_store: Store) -> None:

@@ -93,7 +93,7 @@ def test_ten_seconds_without_a_link_are_an_interruption_of_ten_seconds(lab_store
         timeline = build_timeline(tx, 1, chain(lab_store), known)
         modes = read_modes(tx, 1)
     shown = serializers.serialize_chain(
-        chain(lab_store), known, Freshness(as_of=None, stale=False), modes, None
+        chain(lab_store), known, Freshness(as_of=None, stale=False), modes, None, 2
     )
     assert [listed.predecessor.index, paged.predecessor.index] == [1, 1]
     assert [one.over for one in timeline.handovers] == [Handover(ENDED_AT, ENDED_AT + 10)]

@@ -98,6 +98,7 @@ def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
         chains.save_chain(tx, 1, replace(chain, max_returns=returns))
     shows(acting_chain_store, runs(), *rows, waited_h=0)
     assert asked(acting_chain_store).lead_s == lead_s
+    assert asked(acting_chain_store, max_returns=0).lead_s is None
 
 
 def test_a_link_that_no_look_has_shown_yet_is_like_the_one_before_it(
@@ -154,9 +155,10 @@ def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, A
     assert asked(acting_chain_store).lead_s is None
 
 
-def waits(reason: str) -> str:
+def waits(reason: str, **cells: str) -> str:
     """A job of somebody else's in the queue."""
-    return printed(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason=reason)
+    shown = {"UserName": "bob", "UserID": "1002", "State": "PENDING", "Reason": reason}
+    return printed(JobID="900", **shown, **cells)
 
 
 @pytest.mark.parametrize("style", [Style.SWITCH, Style.SERVE])
@@ -203,6 +205,19 @@ def test_while_nobody_waits_a_link_that_would_be_asked_to_end_plans_nothing(
     shows(acting_chain_store, runs(), *map(waits, rows))
     assert (asked(acting_chain_store).lead_s is not None) is is_planned
     assert asked(acting_chain_store, now=NOW + 601).lead_s is not None, "an old look says nothing"
+
+
+@pytest.mark.parametrize("partition", ["gpu", "long", "other"])
+def test_jobs_that_wait_in_any_partition_of_a_link_wait_beside_it(
+    acting_chain_store: Store, partition: str
+) -> None:
+    """It has just begun, and no look has shown in which one."""
+    with acting_chain_store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), style=Style.SWITCH))
+    over = runs(State="COMPLETED", EndTime=str(NOW - 10))
+    named = stands(PLAIN, EligibleTime=str(NOW - 10), Reason="Dependency", Partition="long,gpu")
+    shows(acting_chain_store, over, named, waits("Resources", Partition=partition))
+    assert (asked(acting_chain_store, 2).lead_s is not None) is (partition != "other")
 
 
 def test_where_jobs_are_hidden_nobody_can_say_that_none_waits(acting_chain_store: Store) -> None:

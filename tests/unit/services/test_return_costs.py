@@ -155,6 +155,14 @@ def test_a_link_that_may_give_its_nodes_back_is_released_earlier(
     assert lead_s > holds_s if returns else lead_s == holds_s
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_an_admin_bounds_the_returns_that_costs_count_on(site: Site, most: int) -> None:
+    bounded = Site(site.store, Foretells(), max_returns=most)
+    kept = find(bounded, release(bounded))
+    table = ReleaseCosts(WAITS, 0.5, most).compute_return_costs(HOUR // 2)
+    assert (kept and kept.table) == (table if most else None)
+
+
 @pytest.mark.parametrize("style", [Style.CONCURRENT, Style.WAIT])
 def test_for_such_a_chain_none_are_kept(acting_store: Store, style: Style) -> None:
     register(acting_store, style=style, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)

@@ -90,6 +90,7 @@ def test_a_link_that_gave_its_nodes_back_is_followed_as_its_new_job(
         assert (link.plan_min, link.planned_release) == (PLAN_MIN, DUE)
         assert (link.planned_by, link.hindered) == (Planner.LINK, "")
         assert get_returns(link) == (1, HELD_S, LEFT, END - LEFT)
+        assert link.returned_wait_s == 600
         assert chain(sequential_store).state is ChainState.ACTIVE
         assert chain(sequential_store).at_risk is None
     found = events(sequential_store)
@@ -220,6 +221,7 @@ def test_the_record_of_a_job_that_no_look_showed_tells_of_its_return_once(
     for now in (NOW + 60, NOW + 120):
         sync(sequential_store, *records_of_return(), now=now, accounting=True)
         assert get_returns(find_standby(sequential_store)) == (1, HELD_S, LEFT, END - LEFT)
+        assert find_standby(sequential_store).returned_wait_s == 600
         assert find_standby(sequential_store).replaced_at is None
         looked(sequential_store, predecessor() + again(), now + 1)
     assert events(sequential_store).count("gave back") == 1

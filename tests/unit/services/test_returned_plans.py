@@ -9,6 +9,7 @@ from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import Planner, Style
 from mirage.domain.decision import Action, Decision, Forecast, Mode, PolicyView
 from mirage.ports import SimplePolicy
+from mirage.services.chains.expected_start import read_expected_start
 from mirage.services.chains.start_range import read_start_ranges
 from mirage.services.control.limits import Limits
 from mirage.services.provision.overlap_budget import read_overlap_budget
@@ -23,7 +24,8 @@ from mirage.store.database.engine import Store
 from mirage.store.forecasts import handover_forecasts
 from tests.integration.services.test_release_planning import Leads, Site
 from tests.support.services.printed import looked
-from tests.support.services.slurm_jobs import ALICE, HOUR, links, register, sync
+from tests.support.services.slurm_jobs import ALICE, CHAIN, HOUR, links, register, sync
+from tests.unit.services.test_next_release import shows
 from tests.unit.services.test_returned_links import (
     BEGAN,
     DUE,
@@ -102,6 +104,58 @@ def test_nor_one_whose_job_slurm_forgot_before_a_look_showed_it(
 def test_a_policy_decides_where_slurm_has_not_carried_its_plan_out(returned: Site) -> None:
     returned.policy = Frees()
     assert returned.tick(predecessor() + again(), now=DUE + 300) == [("free", 21, "")]
+
+
+def expect(store: Store, now: int) -> tuple[int, int, int]:
+    """p10, p50, p90 of the start of link 2, in seconds after its predecessor's end."""
+    with store.read() as tx:
+        known = chains.list_links(tx, 1, CHAIN)
+        start = read_expected_start(tx, 1, chains.get_chain(tx, 1, CHAIN), known, now=now)
+    assert start is not None
+    return start.p10 - END, start.p50 - END, start.p90 - END
+
+
+def give_back(store: Store, waited_s: int) -> Site:
+    """The second link gives its nodes back; its job had waited for so long."""
+    register(store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
+    site = Site(store, Leads(None))
+    looked(store, predecessor() + WAITS, EARLY - 30)
+    left = early(EligibleTime=str(EARLY - waited_s))
+    site.tick(predecessor() + left + again(), now=EARLY + 30)
+    return site
+
+
+def test_after_a_return_the_start_is_foretold_by_the_wait_of_the_job_that_left(
+    acting_store: Store,
+) -> None:
+    """It waited an hour and a half; now it is released two and a half hours before the end."""
+    site = give_back(acting_store, 5400)
+    assert expect(acting_store, EARLY + 30) == (0, 0, 20142 - 9000)
+    assert (site.last.policy, site.last.forecast is not None) == ("guard", True)
+    out = again("(null)", EligibleTime=str(DUE + 20), Reason="Priority")
+    site.tick(predecessor() + out, now=DUE + 60)
+    assert expect(acting_store, DUE + 60) == (0, 0, 20142 - 8980)
+
+
+def test_after_a_return_in_light_load_the_script_is_expected_at_its_predecessors_end(
+    acting_store: Store,
+) -> None:
+    site = give_back(acting_store, 30)
+    assert expect(acting_store, EARLY + 30) == (0, 0, 0)
+    assert site.last.forecast is not None
+    assert site.last.forecast.p10_s == 15, "so it is at no risk of being late"
+
+
+def test_a_return_that_no_look_showed_leaves_the_start_to_what_similar_jobs_waited(
+    acting_store: Store,
+) -> None:
+    register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
+    site = Site(acting_store, Leads(None))
+    shows(acting_store, predecessor(), WAITS, now=EARLY - 30, waited_h=2.0)
+    site.tick(predecessor() + again(), now=EARLY + 30)
+    assert site.last.policy == "guard"
+    assert site.last.forecast is not None
+    assert site.last.forecast.p50_s == 2 * HOUR
 
 
 def test_a_link_whose_plan_was_carried_out_is_released_as_any_other(returned: Site) -> None:
@@ -293,4 +347,5 @@ def test_a_forecast_of_the_start_before_a_return_is_none_of_the_start_after_it(
         assert read_start_ranges(tx, 1, [find_standby(acting_store)])
     site.tick(predecessor() + early() + again(), now=EARLY + 30)
     with acting_store.read() as tx:
-        assert read_start_ranges(tx, 1, [find_standby(acting_store)]) == {}
+        (found,) = read_start_ranges(tx, 1, [find_standby(acting_store)]).values()
+    assert found.p50 - found.since == 600, "by its own last wait"

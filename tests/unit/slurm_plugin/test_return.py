@@ -28,6 +28,7 @@ CASES, FIRST_LEADS = SHARED["cases"], SHARED["first_leads"]
 LOOK_UPS = SHARED["look_ups"]
 FIRST, SECOND = OWN, 202
 CHAIN = "0f0000000000000000ab"
+NO_NUMBER = "keep --mirage-returns or max_returns in client.conf is no number of returns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,10 @@ def test_an_early_end_of_the_release_is_never_before_now(verdict: Verdict) -> No
         ({"left": ""}, "the predecessor ends too soon"),
         ({"left": "-5"}, "the predecessor ends too soon"),
         ({"returns": "0"}, "the link has given its nodes back 0 times, of 0"),
-        ({"returns": "-1"}, "--mirage-returns is no number of returns"),
-        ({"returns": ""}, "--mirage-returns is no number of returns"),
+        ({"returns": "-1"}, NO_NUMBER),
+        ({"returns": ""}, NO_NUMBER),
         ({"max_returns": "0"}, "the link has given its nodes back 0 times, of 0"),
-        ({"max_returns": "some"}, "max_returns in client.conf is no number of returns"),
+        ({"max_returns": "some"}, NO_NUMBER),
         ({"plans": "never"}, "plans = never in client.conf"),
         ({"plans": "nver"}, "plans = nver in client.conf"),
         ({"max_lead": "soon"}, "max_lead in client.conf is not a time"),
@@ -396,6 +397,19 @@ def test_where_the_services_costs_do_not_count_the_links_own_wait_decides(
     answer = hear(costs(**said) if isinstance(said, dict) else said)
     assert answer.startswith("back 1435 ")
     assert answer.endswith(BY_OWN)
+
+
+@pytest.mark.parametrize("bound", [0, -1, 1.5, "2", True, 1 << 99], ids=repr)
+def test_the_services_bound_on_returns_holds_until_the_service_names_another(
+    verdict: Verdict, service: Service, bound: object
+) -> None:
+    service.answers = [{"ask_again_s": 600, "mode": "act", "max_returns": bound}]
+    assert verdict.asks({"MIRAGE_URL": service.url}, service="site").startswith("keep ")
+    assert verdict.asks(service="site").startswith("keep "), "no service answers"
+    assert verdict.count() is None
+    service.answers = [{"ask_again_s": 600, "mode": "act"}]
+    assert verdict.asks({"MIRAGE_URL": service.url}, service="site").startswith("back ")
+    assert not (verdict.planning.chain / "told_returns").exists()
 
 
 @pytest.mark.parametrize("mode", ["shadow", "observe"])

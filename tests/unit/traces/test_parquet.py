@@ -77,6 +77,18 @@ def test_what_pandas_and_duckdb_make_of_the_columns_is_read(tmp_path: Path) -> N
     assert (job.job_id, job.submit, job.start, job.nodes) == (12, 1700000000, None, 2)
 
 
+def test_null_gpus_are_not_known_and_a_bad_count_costs_its_row_alone(tmp_path: Path) -> None:
+    gpus = {"1": None, "2": 0, "3": -1, "4": 4}
+    rows = [{"job_id": job, "gpus": count} for job, count in gpus.items()]
+    trace = open_trace(saved(tmp_path, table(*rows)))
+    assert [(job.job_id, job.gpus) for job in read_jobs(trace)] == [(1, None), (2, 0), (4, 4)]
+    assert trace.tally.refused == {"gpus is out of range": 1}
+    nothing = table(rows[0], {"job_id": "2", "gpus": None})
+    assert [job.gpus for job in read_jobs(open_trace(saved(tmp_path, nothing)))] == [0, 0]
+    floats = table(*[{**row, "gpus": float(row["gpus"] or "nan")} for row in rows[::3]])
+    assert [job.gpus for job in read_jobs(open_trace(saved(tmp_path, floats)))] == [None, 4]
+
+
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     content = table({"walltime": 3}).drop_columns(["submit", "timelimit_s"])
     with pytest.raises(UnknownFormat) as caught:
