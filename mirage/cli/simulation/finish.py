@@ -119,9 +119,8 @@ def _print_report(report: "FinishReport", plan: "FinishPlan") -> None:
     link = plan.work.link
     typer.echo(
         f"{plan.work.work_s / HOUR_S:g} h of work in links of {link.nodes} node(s) and "
-        f"{link.time_limit_s / HOUR_S:g} h\n"
-        f"means of {report.chains} chains of style {plan.work.style}; reactive is plain Slurm, "
-        "planned-quantile no service"
+        f"{link.time_limit_s / HOUR_S:g} h, style {plan.work.style}\n"
+        f"means of {report.chains} chains; reactive: plain Slurm, planned-quantile: no service"
     )
     table = create_table("policy", *(heading for heading, _ in _COLUMNS.values()))
     for name, figures in report.policies.items():

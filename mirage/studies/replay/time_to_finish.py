@@ -16,7 +16,7 @@ from mirage.episodes.judge.policy_runner import OWN_PLAN, OWN_SAMPLE
 from mirage.errors import InputError
 from mirage.policy.auto.auto_policy import AutoPolicy
 from mirage.policy.models.model_policy import ModelPolicy
-from mirage.policy.registry import MOVES_OFTEN, get_policy
+from mirage.policy.registry import MOVES_OFTEN, NAMES, get_policy, is_model
 from mirage.policy.rules.lead_rules import Quantile
 from mirage.ports import Needs
 from mirage.sim.simulator import Simulator
@@ -97,7 +97,7 @@ def find_planners(
     """Find who releases the links, by name: a policy, or the links by themselves without a service.
 
     `models`: the folder of models. Warns of a model that has learned from the weeks that are
-    played; `auto` does without it. Raises NotFound or InputError for an unknown name, UnfitModel
+    played; `auto` does without it. Raises InputError for an unknown name, UnfitModel
     for a model that cannot be used.
     """
     return {name: _find_planner(name, models, plan, cluster, output) for name in names}
@@ -110,6 +110,9 @@ def _find_planner(
         # Links of a switch chain plan from more jobs (docs/decisions/0038-an-early-link-gives-back.md).
         rule = Quantile() if plan.work.style is Style.SWITCH else Quantile(last=OWN_SAMPLE)
         return Planner(policy=rule, by_links=True)
+    if name not in NAMES and not is_model(name):
+        known = ", ".join((*NAMES, OWN_PLAN))
+        raise InputError(f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION")
     policy = get_policy(name, models)
     if isinstance(policy, ModelPolicy) and has_seen(policy, cluster, plan.window.begin):
         output.warn(f"{policy.name} was trained on these weeks, or later: its figures are too good")
