@@ -192,7 +192,10 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     report = json.loads(done.out)
     days = {name: figures["days"] for name, figures in report["policies"].items()}
-    assert set(days) == {"reactive", "at-once", "average", "quantile", "auto", "bound"}
+    assert set(days) == {
+        *("reactive", "at-once", "average", "quantile", "auto", "pin-then-free"),
+        *("planned-quantile", "bound"),
+    }
     assert min(days.values()) == days["bound"]
     idle = {name: figures["idle_node_hours"] for name, figures in report["policies"].items()}
     assert idle["reactive"] == idle["bound"] == 0
@@ -205,11 +208,30 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
+def test_chains_are_played_under_the_policies_that_are_named(tmp_path: Path) -> None:
+    log, cluster = write_busy_log(tmp_path)
+    words = ("--cluster", cluster, "--work", "14h", "--time-limit", "8:00:00", "--chains", "1")
+    words += ("--policy", "twin", "--policy", "models/ensemble-ls6")
+    done = simulate(log, *words, "--style", "switch", "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    names = list(report["policies"])
+    assert names == ["reactive", "twin", "models/ensemble-ls6", "bound"]
+    assert (report["style"], report["overlap_price"]) == ("switch", None)
+    assert min(row["days"] for row in report["policies"].values()) == pytest.approx(
+        report["policies"]["bound"]["days"]
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (["--returns", "0"], "--returns is of chains: it needs --work"),
         (["--time-limit", "8:00:00"], "--time-limit is of chains: it needs --work"),
+        (["--policy", "twin"], "--policy is of chains: it needs --work"),
+        (["--work", "30h", "--policy", "x"], "there is no policy 'x': choose one of reactive"),
+        (["--work", "30h", "--policy", "models/x/1"], "no model models/x/1"),
+        (["--work", "30h", "--style", "serve"], "--style serve is not played"),
         (["--work", "30h", "--weekly"], "--weekly and --out tell of jobs, and --work of chains"),
         (["--work", "x"], "--work x: not a time such as 4h or 48:00:00"),
         (["--work", "9000h"], "choose less --work, or a longer log"),
