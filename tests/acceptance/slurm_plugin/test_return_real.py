@@ -8,20 +8,25 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.slurm_plugin.link_patience import give_links_time
 from tests.support.slurm_plugin.lone_alice import Alice
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 pytestmark = pytest.mark.slurm
 
-MINUTE = 60
-LIMIT_MIN, AGAIN_MIN = 120, 115
+SPEED, MINUTE = 60, 60
+LIMIT_MIN, AGAIN_MIN, DAY_MIN = 120, 115, 24 * 60
 """An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
 again five minutes before the end; sooner where a busy host has let it wait for longer. Such a host
 has more than a minute of its own time for the return."""
-ASKED = (
-    *(f"--time={LIMIT_MIN}", "--mirage-lead=100:00", "--mirage-max-overlap=120:00"),
-    "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
-)
+def ask(limit_min: int) -> tuple[str, ...]:
+    """Options of a chain whose next link is released 20 min after the start of the one before."""
+    return (
+        *(f"--time={limit_min}", f"--mirage-lead={limit_min - 20}:00"),
+        f"--mirage-max-overlap={limit_min}:00",
+        "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
+    )
+
 WORKS = """#!/bin/bash
 #SBATCH --nodes=1 --output=chain.out --open-mode=append
 echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing}"
@@ -29,22 +34,26 @@ until [ -e go.$MIRAGE_LINK ]; do sleep 1; done
 echo "end $MIRAGE_LINK"
 """
 LOOK = """#!/bin/sh
-if [ -e {chain}/returns/2 ] && [ ! -e {home}/reached ]; then
+for told in {home}/state/*/returns/2; do
+    [ -e "$told" ] && read -r count job release <"$told" && [ "$job" = "${{SLURM_JOB_ID-}}" ] || continue
     case $* in
     *'%k %i')
+        trap '' TERM  # of the link's own limit
         touch {home}/reached
-        exec sleep 36000
+        while [ -e {home}/reached ]; do sleep 60; done
         ;;
     esac
-fi
+done
 exec /usr/bin/squeue "$@"
 """
+"""The look for the new job: no answer comes before the link is killed, however long that takes."""
 
 
 @pytest.fixture
 def alice(slurm_host: Testbed) -> Iterator[Alice]:
-    slurm_host.up(TestbedSettings(speed=60, nodes=4), fresh=True)
+    slurm_host.up(TestbedSettings(speed=SPEED, nodes=4), fresh=True)
     with Alice.at_home(slurm_host, "returns", WORKS) as made:
+        give_links_time(made.home / "plugin", SPEED)
         yield made
 
 
@@ -55,7 +64,7 @@ def await_end(alice: Alice, link: int) -> None:
 def test_an_early_link_gives_its_nodes_back_and_is_released_again_by_its_plan(
     alice: Alice,
 ) -> None:
-    alice.submit(*ASKED, links=3)
+    alice.submit(*ask(LIMIT_MIN), links=3)
     first, early = alice.job(1), alice.job(2)
     alice.until(lambda: alice.job(2) != early, "another job of link 2", LIMIT_MIN * MINUTE)
     again = alice.job(2)
@@ -93,16 +102,17 @@ def instant(text: str) -> float:
 
 
 def test_a_link_that_is_killed_between_its_new_job_and_its_leave_is_not_lost(alice: Alice) -> None:
-    done = alice.sbatch("--mirage-chain=2", *ASKED, "link.sh")  # the jobs' PATH has the plugin's
-    assert done.returncode == 0, done.stderr
-    look = alice.home / "plugin" / "squeue"
-    look.write_text(LOOK.format(home=alice.home, chain=alice.chain))
+    look = alice.home / "plugin" / "squeue"  # the jobs' PATH has the plugin's
+    look.write_text(LOOK.format(home=alice.home))
     look.chmod(0o755)
+    done = alice.sbatch("--mirage-chain=2", *ask(DAY_MIN), "link.sh")
+    assert done.returncode == 0, done.stderr
     early = alice.job(2)
-    alice.until((alice.home / "reached").exists, "the look for the new job", LIMIT_MIN * MINUTE)
+    alice.until((alice.home / "reached").exists, "the look for the new job", DAY_MIN * MINUTE)
     alice.run("scancel", "--signal=KILL", "--full", str(early))
     queued = ("squeue", "-h", "-u", "alice", "-o", "%A")
-    alice.until(lambda: str(early) not in alice.run(*queued).split(), "its end", 600)
+    alice.until(lambda: str(early) not in alice.run(*queued).split(), "its end", 60 * MINUTE)
+    look.unlink()
     alice.let_end(1, 2)
     await_end(alice, 2)
     assert alice.job(2) != early
