@@ -19,6 +19,8 @@ LIMIT_MIN, AGAIN_MIN, DAY_MIN = 120, 115, 24 * 60
 """An idle cluster: the link waits for no more than a cycle of the scheduler, so it is released
 again five minutes before the end; sooner where a busy host has let it wait for longer. Such a host
 has more than a minute of its own time for the return."""
+
+
 def ask(limit_min: int) -> tuple[str, ...]:
     """Options of a chain whose next link is released 20 min after the start of the one before."""
     return (
@@ -26,6 +28,7 @@ def ask(limit_min: int) -> tuple[str, ...]:
         f"--mirage-max-overlap={limit_min}:00",
         "--mirage-continue=COMPLETED,TIMEOUT",  # a brief link is not the last one
     )
+
 
 WORKS = """#!/bin/bash
 #SBATCH --nodes=1 --output=chain.out --open-mode=append

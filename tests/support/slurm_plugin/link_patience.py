@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 _LIMITS = (
-    ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 10.0 * SPEED\n"),
     ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
     ("mirage_return.py", "LIMIT_S = 90\n", "LIMIT_S = 90 * SPEED\n"),
     ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
@@ -20,8 +19,7 @@ _LIMITS = (
     ),
     ("carrier_files.sh", '"${mirage_look_s-}" 2', '"${mirage_look_s-}" 20'),
 )
-"""The first is longer than a user's two seconds: a chain that cannot register itself on a busy host
-is another measurement. The last one is how often a link that waits looks around."""
+"""The last one is how often a link that waits looks around."""
 
 
 def give_links_time(plugin: Path, speed: int) -> None:
