@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -38,26 +39,63 @@ echo "end $MIRAGE_LINK"
 """
 LOOK = """#!/bin/sh
 for told in {home}/state/*/returns/2; do
-    [ -e "$told" ] && read -r count job release <"$told" && [ "$job" = "${{SLURM_JOB_ID-}}" ] || continue
+    [ -e "$told" ] && read -r count job release <"$told" || continue
+    [ "$job" = "${{SLURM_JOB_ID-}}" ] && [ ! -e {home}/passed ] || continue
     case $* in
     *'%k %i')
         trap '' TERM  # of the link's own limit
         touch {home}/reached
-        while [ -e {home}/reached ]; do sleep 60; done
+        until [ -e {home}/passed ]; do sleep 60; done
         ;;
     esac
 done
 exec /usr/bin/squeue "$@"
 """
-"""The look for the new job: no answer comes before the link is killed, however long that takes."""
+"""The look for the new job: it has no answer before the test lets it pass."""
+
+
+MakeAlice = Callable[[str], Alice]
 
 
 @pytest.fixture
-def alice(slurm_host: Testbed) -> Iterator[Alice]:
-    slurm_host.up(TestbedSettings(speed=SPEED, nodes=4), fresh=True)
-    with Alice.at_home(slurm_host, "returns", WORKS) as made:
-        give_links_time(made.home / "plugin", SPEED)
-        yield made
+def make_alice(slurm_host: Testbed) -> Iterator[MakeAlice]:
+    """Homes of alice's, beside each other on one cluster."""
+    slurm_host.up(TestbedSettings(speed=SPEED, nodes=8), fresh=True)
+    with ExitStack() as homes:
+
+        def make(name: str) -> Alice:
+            made = homes.enter_context(Alice.at_home(slurm_host, name, WORKS))
+            give_links_time(made.home / "plugin", SPEED)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def alice(make_alice: MakeAlice) -> Alice:
+    return make_alice("returns")
+
+
+def gate(alice: Alice) -> None:
+    look = alice.home / "plugin" / "squeue"  # the jobs' PATH has the plugin's
+    look.write_text(LOOK.format(home=alice.home))
+    look.chmod(0o755)
+
+
+def submit_gated(alice: Alice) -> tuple[int, int]:
+    """Submit a chain whose second link stops at the look; return both jobs."""
+    gate(alice)
+    done = alice.sbatch("--mirage-chain=2", *ask(DAY_MIN), "link.sh")
+    assert done.returncode == 0, done.stderr
+    return alice.job(1), alice.job(2)
+
+
+def await_look(alice: Alice) -> None:
+    alice.until((alice.home / "reached").exists, "the look for the new job", DAY_MIN * MINUTE)
+
+
+def let_pass(alice: Alice) -> None:
+    (alice.home / "passed").touch()
 
 
 def await_end(alice: Alice, link: int) -> None:
@@ -105,17 +143,12 @@ def instant(text: str) -> float:
 
 
 def test_a_link_that_is_killed_between_its_new_job_and_its_leave_is_not_lost(alice: Alice) -> None:
-    look = alice.home / "plugin" / "squeue"  # the jobs' PATH has the plugin's
-    look.write_text(LOOK.format(home=alice.home))
-    look.chmod(0o755)
-    done = alice.sbatch("--mirage-chain=2", *ask(DAY_MIN), "link.sh")
-    assert done.returncode == 0, done.stderr
-    early = alice.job(2)
-    alice.until((alice.home / "reached").exists, "the look for the new job", DAY_MIN * MINUTE)
+    _, early = submit_gated(alice)
+    await_look(alice)
     alice.run("scancel", "--signal=KILL", "--full", str(early))
     queued = ("squeue", "-h", "-u", "alice", "-o", "%A")
     alice.until(lambda: str(early) not in alice.run(*queued).split(), "its end", 60 * MINUTE)
-    look.unlink()
+    let_pass(alice)
     alice.let_end(1, 2)
     await_end(alice, 2)
     assert alice.job(2) != early
@@ -123,3 +156,75 @@ def test_a_link_that_is_killed_between_its_new_job_and_its_leave_is_not_lost(ali
         *["begin 1 after nothing", "end 1", "begin 2 after COMPLETED", "end 2"]
     ]
     alice.await_empty_queue(600)
+
+
+def test_a_link_whose_predecessor_changes_meanwhile_runs_once(make_alice: MakeAlice) -> None:
+    ends, requeued, suspended, lengthened = homes = [
+        make_alice(name) for name in ("ends", "requeued", "suspended", "lengthened")
+    ]
+    jobs = [submit_gated(alice) for alice in homes]
+    (first, _), (again, _), (stopped, _), (longer, _) = jobs
+    for alice in homes:
+        await_look(alice)
+
+    ends.let_end(1)
+    ends.await_state(first, "COMPLETED")
+    root(requeued, "scontrol", "requeue", again)
+    requeued.await_state(again, "PENDING")
+    root(suspended, "scontrol", "suspend", stopped)
+    suspended.await_state(stopped, "SUSPENDED")
+    root(lengthened, "scontrol", "update", f"JobId={longer}", f"TimeLimit={2 * DAY_MIN}")
+    for alice in homes:
+        let_pass(alice)
+    for alice in (ends, requeued, suspended):
+        await_words(alice, "link 2 does not give its nodes back: job ")
+    await_words(lengthened, f"link 2 gives its nodes back: job {longer} may run for ")
+    root(suspended, "scontrol", "resume", stopped)
+
+    for alice, (_, early) in zip(homes, jobs, strict=True):
+        alice.let_end(1, 2)
+        await_end(alice, 2)
+        assert (alice.job(2) == early) == (alice is not lengthened)
+        first_end = [] if alice is requeued else ["end 1"]
+        *before, begin, end = alice.lines()
+        assert before == ["begin 1 after nothing", *first_end], alice.home
+        assert begin.startswith("begin 2 after "), alice.home
+        assert end == "end 2", alice.home
+    ends.await_empty_queue(60 * MINUTE)
+
+
+def test_a_link_that_a_job_awaits_or_that_may_submit_no_more_keeps_its_nodes(
+    make_alice: MakeAlice,
+) -> None:
+    awaited, full = make_alice("awaited"), make_alice("full")
+    for alice in (awaited, full):
+        alice.submit(f"--time={DAY_MIN}", f"--mirage-max-overlap={DAY_MIN}:00", links=2)
+    early = [alice.job(2) for alice in (awaited, full)]
+    words = ("--parsable", f"--dependency=afterok:{early[0]}", "--wrap=true")
+    report = awaited.sbatch(*words, wrapped=False)
+    assert report.returncode == 0, report.stderr
+    limit = ("sacctmgr", "-i", "modify", "user", "alice", "set")
+    root(full, *limit, "MaxSubmitJobs=5")
+    try:
+        for alice, job in zip((awaited, full), early, strict=True):
+            alice.until(lambda alice=alice: bool(alice.lines()), "link 1")  # type: ignore[misc]
+            alice.free(job)
+        kept = f"keeps its nodes: job {report.stdout.strip()} depends on this one"
+        awaited.until(lambda: kept in (awaited.says("log") or ""), kept, DAY_MIN * MINUTE)
+        await_words(full, "link 2 keeps its nodes: ")
+        for alice, job in zip((awaited, full), early, strict=True):
+            alice.let_end(1, 2)
+            await_end(alice, 2)
+            assert alice.job(2) == job
+    finally:
+        root(full, *limit, "MaxSubmitJobs=-1")
+    assert (awaited.says("returns/2"), (full.says("returns/2") or "")[:2]) == (None, "1 ")
+    full.await_empty_queue(60 * MINUTE)
+
+
+def root(alice: Alice, *words: str | int) -> None:
+    alice.testbed.run([str(word) for word in words])
+
+
+def await_words(alice: Alice, words: str) -> None:
+    alice.until(lambda: words in "\n".join(alice.output()), words, DAY_MIN * MINUTE)
