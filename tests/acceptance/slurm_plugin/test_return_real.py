@@ -207,7 +207,7 @@ def test_a_link_that_a_job_awaits_or_that_may_submit_no_more_keeps_its_nodes(
     root(full, *limit, "MaxSubmitJobs=5")
     try:
         for alice, job in zip((awaited, full), early, strict=True):
-            alice.until(lambda alice=alice: bool(alice.lines()), "link 1")  # type: ignore[misc]
+            alice.await_lines("begin 1 after nothing")
             alice.free(job)
         kept = f"keeps its nodes: job {report.stdout.strip()} depends on this one"
         awaited.until(lambda: kept in (awaited.says("log") or ""), kept, DAY_MIN * MINUTE)
