@@ -150,7 +150,7 @@ def _format_difference(values: Floats, counts: Floats) -> str:
 def count_differing(by_table: HandoverOutcomes, live: HandoverOutcomes) -> int:
     """Count the hand-overs that end otherwise by more than a minute."""
     apart_s: Ints = np.abs(np.round((live.x_h - by_table.x_h) * HOUR_S)).astype(np.int64)
-    return int((apart_s > 60).sum())  # noqa: PLR2004 - a cycle of the scheduler
+    return int((apart_s > 60).sum())
 
 
 def check_training(path: Path, table: EpisodeTable) -> None:

@@ -104,7 +104,7 @@ def run_work(
 class _Chain:
     """A chain under way. The simulator stands at the instant up to which it was played."""
 
-    def __init__(  # noqa: PLR0913 - a world, a chain and what is known of both
+    def __init__(
         self,
         sim: Simulator,
         work: Work,

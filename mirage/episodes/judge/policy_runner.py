@@ -237,9 +237,7 @@ class _PolicyRun:
         for i in range(len(self._table)):
             self._choose(i, self._follow_plan(i))
             while self._leave_nodes(i, ()):
-                self._choose(
-                    i, self._last if self._planned[i] == NONE else int(self._planned[i])
-                )
+                self._choose(i, self._last if self._planned[i] == NONE else int(self._planned[i]))
             self._started.pop(i, None)
             told(i)
         return Played(self._chosen, self._returns, self._releases)

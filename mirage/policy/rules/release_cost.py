@@ -114,7 +114,13 @@ class ReleaseCosts:
 
 
 def choose_new_lead(
-    waits_s: tuple[int, ...], price: float, returns: int, *, released_s: int, start_s: int, end_s: int
+    waits_s: tuple[int, ...],
+    price: float,
+    returns: int,
+    *,
+    released_s: int,
+    start_s: int,
+    end_s: int,
 ) -> int | None:
     """Return how long before its predecessor's end an early link is released again, in seconds, or
     None: it keeps its nodes.

@@ -112,7 +112,9 @@ def _find_planner(
         return Planner(policy=rule, by_links=True)
     if name not in NAMES and not is_model(name):
         known = ", ".join((*NAMES, OWN_PLAN))
-        raise InputError(f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION")
+        raise InputError(
+            f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION"
+        )
     policy = get_policy(name, models)
     if isinstance(policy, ModelPolicy) and has_seen(policy, cluster, plan.window.begin):
         output.warn(f"{policy.name} was trained on these weeks, or later: its figures are too good")
@@ -155,9 +157,7 @@ def measure_finishes(
         for name, planner in planners.items():
             fork = sim.fork(with_results=True)
             own = memory.fork() if memory is not None and _needs_memory(planner) else None
-            runs[name].append(
-                run_work(fork, plan.work, planner, log, at_most=at_most, memory=own)
-            )
+            runs[name].append(run_work(fork, plan.work, planner, log, at_most=at_most, memory=own))
         if set_share is not None:
             set_share((i + 1) / plan.chains)
     whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]
