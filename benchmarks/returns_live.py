@@ -172,7 +172,8 @@ def main() -> None:
         by_table, live = compare_table(table, words.policy, words.handovers)
         print(f"{path.name}, {words.policy}: {len(live.x_h)} hand-overs with returns, of which "
               f"{count_differing(by_table, live)} end otherwise by more than a minute\n\n"
-              "| a hand-over | by the table | on the simulator | difference |\n|---|---|---|---|")  # fmt: skip
+              "| a hand-over | by the table | on the simulator | difference |\n"
+              "|---|---|---|---|")  # fmt: skip
         print("\n".join(list_figures(by_table, live)), flush=True)
 
 

@@ -112,7 +112,7 @@ def simulate_log(
     style: Annotated[
         Style,
         typer.Option(
-            help="With --work: what a link does that starts early. concurrent and serve are not played."
+            help="With --work: what an early link does. concurrent and serve are not played."
         ),
     ] = Style.SEQUENTIAL,
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
@@ -133,9 +133,9 @@ def simulate_log(
     docs/reference/simulate.md explains the figures.
 
     With --work the command plays chains on the same simulated cluster, one chain at a time, under
-    plain Slurm and under Mirage's policies. `pin-then-free` is what `auto` does where the admin lets
-    it pin. `planned-quantile` is what links do without a service. `bound` is the chain that is never
-    interrupted.
+    plain Slurm and under Mirage's policies. `pin-then-free` is what `auto` does where the admin
+    lets it pin. `planned-quantile` is what links do without a service. `bound` is the chain that is
+    never interrupted.
 
     The command leaves out rows that contradict themselves, and names and counts them in a warning
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.

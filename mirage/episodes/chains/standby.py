@@ -129,7 +129,7 @@ class Standby:
 
         `release_at`: the instant at which Slurm releases the new job, rounded up to whole minutes
         after the predecessor's start; None: at that one's end. The nodes are free again after
-        BACK_S. Returns the start of the new job, if it has come by then. Raises ClusterRefused where
+        BACK_S. Returns the start of the new job, if it has come by then. Raises ClusterRefused if
         the new job may not be submitted: then nothing has changed.
         """
         after = build_afterany(self.predecessor)

@@ -107,7 +107,7 @@ def _find_planner(
     name: str, models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
 ) -> Planner:
     if name == OWN_PLAN:
-        # Links of a switch chain plan from more jobs (docs/decisions/0038-an-early-link-gives-back.md).
+        # Links of a switch chain plan from more jobs (decision 0038).
         rule = Quantile() if plan.work.style is Style.SWITCH else Quantile(last=OWN_SAMPLE)
         return Planner(policy=rule, by_links=True)
     if name not in NAMES and not is_model(name):
