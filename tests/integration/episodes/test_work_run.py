@@ -25,7 +25,7 @@ TWO_NODES = Params(nodes=2, sched_interval_s=60, bf_interval_s=30)
 LINK = SimJob(nodes=1, exclusive=True, time_limit_s=LIMIT, run_s=LIMIT, user="us")
 
 
-def play(
+def play(  # noqa: PLR0913 - a chain and its world
     policy: Policy,
     *others: SimJob,
     work_h: float = 25,
