@@ -149,9 +149,7 @@ class Watch:
         """Return whether the newest link is one that has begun, or was killed: it had no time to
         submit the next one. One that waits for its predecessor has begun, too."""
         folder = self._find_folder(chain)
-        newest = max(
-            int(path.name) for path in (folder / "jobs").iterdir() if path.name.isdigit()
-        )
+        newest = max(int(path.name) for path in (folder / "jobs").iterdir() if path.name.isdigit())
         has_begun = any((folder / kind / str(newest)).exists() for kind in ("started", "waits"))
         return has_begun or int((folder / "jobs" / str(newest)).read_text()) in self.killed
 

@@ -211,8 +211,8 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
 def test_chains_are_played_under_the_policies_that_are_named(tmp_path: Path) -> None:
     log, cluster = write_busy_log(tmp_path)
     words = ("--cluster", cluster, "--work", "14h", "--time-limit", "8:00:00", "--chains", "1")
-    words += ("--policy", "twin", "--policy", "models/ensemble-ls6")
-    done = simulate(log, *words, "--style", "switch", "--json")
+    policies = ("--policy", "twin", "--policy", "models/ensemble-ls6")
+    done = simulate(log, *words, *policies, "--style", "switch", "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
     names = list(report["policies"])

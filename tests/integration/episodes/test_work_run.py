@@ -275,13 +275,14 @@ def test_a_policy_that_needs_more_is_shown_it_at_each_look() -> None:
         assert view.cluster == "lab"
     first, last = views[0].observation, views[-1].observation
     assert first is not None
+    assert last is not None
     assert not np.array_equal(first, last), "the queue has grown"
 
 
 def test_what_a_policy_sees_changes_nothing_in_the_world() -> None:
     crowd = [other(1, 4, at=60), other(2, 9, nodes=2, at=2 * HOUR)]
     blind = Sees()
-    blind.needs = Needs()  # type: ignore[misc]
+    blind.needs = Needs()
     assert play(Sees(), *crowd, work_h=25, returns=2) == play(blind, *crowd, work_h=25, returns=2)
 
 
