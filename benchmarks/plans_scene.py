@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.support.handover.scene import Scene
 from tests.support.paths import PLUGIN
+from tests.support.slurm_plugin.link_patience import give_links_time, replace_once
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 SPEED = 60
@@ -35,25 +36,6 @@ esac
 say call {name} "$@"
 exec {real} "$@"
 """
-_LIMITS = (
-    ("mirage_client.py", "LIMIT_S = 2.0\n", "LIMIT_S = 10.0 * SPEED\n"),
-    ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
-    ("mirage_return.py", "LIMIT_S = 90\n", "LIMIT_S = 90 * SPEED\n"),
-    ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
-    ("mirage_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
-    (
-        "carrier_files.sh",
-        '        timeout "$@"\n',
-        "        mirage_limit_s=$(($1 * SPEED))\n        shift\n"
-        '        timeout "$mirage_limit_s" "$@"\n',
-    ),
-    ("carrier_files.sh", '"${mirage_look_s-}" 2', '"${mirage_look_s-}" 20'),
-)
-"""The limits that a busy machine keeps in seconds of its own: the cluster's clock runs faster.
-
-The first is longer than a user's two seconds: a chain that cannot register itself on a busy machine
-is another measurement. The last one is how often a link that waits looks around.
-"""
 
 
 @contextmanager
@@ -65,26 +47,16 @@ def open_scene() -> Iterator[Scene]:
     plugin = scene.root / "slurm_plugin"
     shutil.rmtree(plugin)
     shutil.copytree(PLUGIN, plugin, ignore=shutil.ignore_patterns("__pycache__"))
-    _give_patience(plugin)
+    give_links_time(plugin, SPEED)
+    # Longer than a user's two seconds: a chain that cannot register itself on a busy machine is
+    # another measurement.
+    replace_once(plugin / "mirage_client.py", "LIMIT_S = 2.0\n", f"LIMIT_S = {10.0 * SPEED}\n")
     try:
         yield scene
     finally:
         scene.strike()
         testbed.down()
         shutil.rmtree(scene.root, ignore_errors=True)
-
-
-def _give_patience(plugin: Path) -> None:
-    """Change a copy of the plugin for a cluster whose clock runs faster."""
-    for name, before, after in _LIMITS:
-        _replace_once(plugin / name, before, after.replace("SPEED", str(SPEED)))
-
-
-def _replace_once(path: Path, before: str, after: str) -> None:
-    text = path.read_text()
-    if len(re.findall(re.escape(before), text)) != 1:
-        raise RuntimeError(f"{path.name} does not hold {before!r} once")
-    path.write_text(text.replace(before, after))
 
 
 def read_chain_id(scene: Scene, job: int) -> str:

@@ -146,10 +146,12 @@ class Watch:
         self.look()
 
     def _has_no_successor(self, chain: str) -> bool:
+        """Return whether the newest link is one that has begun, or was killed: it had no time to
+        submit the next one. One that waits for its predecessor has begun, too."""
         folder = self._find_folder(chain)
-        links = [int(path.name) for path in (folder / "started").iterdir() if path.name.isdigit()]
-        standby = folder / "jobs" / str(max(links, default=0) + 1)
-        return bool(links) and (not standby.exists() or int(standby.read_text()) in self.killed)
+        newest = max(int(path.name) for path in (folder / "jobs").iterdir() if path.name.isdigit())
+        has_begun = any((folder / kind / str(newest)).exists() for kind in ("started", "waits"))
+        return has_begun or int((folder / "jobs" / str(newest)).read_text()) in self.killed
 
     def _resume(self, chain: str) -> str:
         words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]

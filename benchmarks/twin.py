@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Waits
-from mirage.episodes.generation.event_history import EventHistory
+from mirage.episodes.chains.world_memory import WorldMemory
 from mirage.episodes.generation.replay_fork import ReplayFork, fork_handover
 from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
-from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.policy.rules.lead_rules import select_like_waits
 from mirage.policy.twin.twin_forecast import Twin
@@ -63,32 +62,11 @@ class Asked:
     """Of CPU: what else the machine does must not count."""
 
 
-class Followed:
-    """What rules are shown and what the twin is made of, fed together."""
-
-    def __init__(self, jobs: dict[int, SimJob], since: int) -> None:
-        self._jobs = jobs
-        self.past, self.history = EventHistory(jobs), SubmissionHistory(since)
-
-    def fork(self) -> "Followed":
-        twin = Followed(self._jobs, self.history.since)
-        twin.past, twin.history = self.past.fork(), self.history.fork()
-        return twin
-
-    def follow_world(self, world: Simulator, until: int) -> None:
-        since = world.now
-        events = world.advance(until)
-        self.past.record_events(world, events, since)
-        # The pair is not the trace's: no day to come brings another one.
-        self.history.record_events(events, self._jobs.get)
-        world.forget_ended(until)
-
-
 class Asking:
     """One world's questions."""
 
     def __init__(
-        self, point: int, world: ReplayFork, known: Followed, link: SimJob, twin: Twin
+        self, point: int, world: ReplayFork, known: WorldMemory, link: SimJob, twin: Twin
     ) -> None:
         self._point = point
         self._world, self._known, self._job, self._twin = world, known, link, twin
@@ -149,7 +127,7 @@ def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> l
     """Of both sizes, over the training weeks."""
     first = min(job.submit for job in jobs) - 1
     main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
-    known = Followed({job.job_id: job for job in jobs}, first)
+    known = WorldMemory({job.job_id: job for job in jobs}, first)
     found: list[Asked] = []
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
         known.follow_world(main, point - 1)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.simulator_workloads import EPOCH, Table, whole_node_params, whole_nodes
-from benchmarks.twin import SHARED, SINCE, UNTIL, Followed
+from benchmarks.twin import SHARED, SINCE, UNTIL
+from mirage.episodes.chains.world_memory import WorldMemory
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS, compute_late_probability
@@ -93,7 +94,7 @@ def measure_ls6(every_h: int, share: float) -> dict[str, Any]:
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
     first = min(job.submit for job in jobs) - 1
     main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
-    known = Followed({job.job_id: job for job in jobs}, first)
+    known = WorldMemory({job.job_id: job for job in jobs}, first)
     rng, twin = np.random.default_rng(7), Twin()
     rows: list[tuple[int, float, list[Any], list[Any]]] = []
     """Of each shape: the instant, what came, both quantiles, both decisions."""

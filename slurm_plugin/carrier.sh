@@ -130,7 +130,7 @@ mirage_read_tag "$@"
 mirage_index=${mirage_tag##*:}
 mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
-mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
+mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_timed= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
 mirage_behind= mirage_left= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
 mirage_unwritable= mirage_halted= mirage_noted= mirage_error=

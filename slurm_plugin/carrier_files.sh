@@ -187,12 +187,12 @@ mirage_pick_row() { # the components of a heterogeneous job have a row each: one
 
 mirage_read_deadline() { # of this link, for its script and for the link that waits for it. After a wait
     # Slurm is asked first: somebody may have changed the time limit
-    MIRAGE_DEADLINE=
+    MIRAGE_DEADLINE= mirage_timed=
     { [ -n "$mirage_waited" ] && mirage_take_deadline "$(mirage_ask "$mirage_job" %e)"; } ||
         mirage_take_given_deadline ||
         mirage_take_deadline "$(mirage_ask "$mirage_job" %e)" || return 0
     mirage_put "deadline/$mirage_index" "$mirage_n"
-    MIRAGE_DEADLINE=${mirage_n#none}
+    MIRAGE_DEADLINE=${mirage_n#none} mirage_timed=yes
 }
 
 mirage_take_given_deadline() { # from the environment, since Slurm 23.02. Of a job without a limit it is

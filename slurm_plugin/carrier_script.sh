@@ -106,7 +106,9 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     if [ -z "$MIRAGE_DEADLINE" ] || [ "$(date +%s)" -lt "$((MIRAGE_DEADLINE - 5))" ]; then
         mirage_reason=cancelled
     fi
-    mirage_write_end
+    # Where Slurm has not told the time limit, it alone knows which of the two: the next link asks
+    [ -z "$mirage_timed" ] || mirage_write_end
+    mirage_sure=yes
     case $(mirage_ask "$mirage_job" '%T %r') in
     RUNNING*) mirage_reason= ;; # a warning, or somebody's kill: the job goes on
     PREEMPTED* | *Preempt*) mirage_reason=preempted ;;
@@ -114,9 +116,15 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     NODE_FAIL*) mirage_reason=node_fail ;;
     CANCELLED*) mirage_reason=cancelled ;;
     PENDING* | REQUEUE* | EXPEDITING* | SPECIAL_EXIT*) mirage_reason=requeued ;;
-    COMPLETING*) mirage_find_ending ;;
+    COMPLETING*)
+        mirage_find_ending
+        [ "$mirage_reason" != cancelled ] || mirage_sure=$mirage_timed
+        ;;
+    *) mirage_sure=$mirage_timed ;;
     esac
-    if [ -n "$mirage_reason" ]; then
+    if [ -z "$mirage_sure$mirage_waiting" ]; then
+        mirage_reason=timeout # nobody's word against the chain
+    elif [ -n "$mirage_reason" ]; then
         mirage_write_end
         # The next link reads there that the chain has been cancelled.
         [ "$mirage_reason" != cancelled ] || [ -z "$mirage_usable" ] || [ -n "$mirage_waiting" ] ||

@@ -12,17 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.connection.suggestions import suggest_policies
 from mirage.cli.options import (
+    ConfigOption,
     JsonOption,
     OverlapPriceOption,
     TimezoneOption,
+    get_models_folder,
     warn_of_local_times,
 )
 from mirage.cli.simulation.finish import plan_chains, play_chains
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
-from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.chain import OVERLAP_PRICE, Style
 from mirage.errors import InputError
 from mirage.sim.slurm_release import describe_planner
 
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_OF_CHAINS = ("chains", "nodes", "time_limit", "startup_time", "overlap_price", "returns")
+_OF_CHAINS = {
+    *("chains", "nodes", "time_limit", "startup_time", "overlap_price", "returns"),
+    *("policies", "style"),
+}
 """The options that only --work heeds."""
 
 ClusterName = Annotated[
@@ -93,6 +99,22 @@ def simulate_log(
         str,
         typer.Option(metavar="TIME", help="With --work: how long each link needs until it works."),
     ] = "10m",
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            autocompletion=suggest_policies,
+            help="With --work: play this policy beside plain Slurm: a rule, twin, auto, "
+            "models/NAME/VERSION or planned-quantile. Give the option several times for several "
+            "policies. Default: all but twin, pin and models.",
+        ),
+    ] = None,
+    style: Annotated[
+        Style,
+        typer.Option(
+            help="With --work: what an early link does. concurrent and serve are not played."
+        ),
+    ] = Style.SEQUENTIAL,
     overlap_price: OverlapPriceOption = OVERLAP_PRICE,
     returns: Annotated[
         int,
@@ -101,6 +123,7 @@ def simulate_log(
         ),
     ] = 2,
     as_json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Replay a log on a simulated cluster, and compare the waits with the log's.
 
@@ -109,10 +132,10 @@ def simulate_log(
     started. It compares the jobs that started, except those flagged `*_suspect`.
     docs/reference/simulate.md explains the figures.
 
-    With --work the command plays chains of sequential links on the same simulated cluster, one
-    chain at a time, under plain Slurm and under Mirage's policies. `auto` pins the next link to its
-    predecessor's nodes where nobody can share them. `bound` is the chain whose every link starts as
-    its predecessor ends.
+    With --work the command plays chains on the same simulated cluster, one chain at a time, under
+    plain Slurm and under Mirage's policies. `pin-then-free` is what `auto` does where the admin
+    lets it pin. `planned-quantile` is what links do without a service. `bound` is the chain that is
+    never interrupted.
 
     The command leaves out rows that contradict themselves, and names and counts them in a warning
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
@@ -141,6 +164,7 @@ def simulate_log(
     warn_if_compiling()
     sim = build_simulator(taken, params)
     if work is not None:
+        is_priced = _is_on_command_line(context, "overlap_price")
         plan = plan_chains(
             taken,
             params,
@@ -148,10 +172,12 @@ def simulate_log(
             chains=chains,
             nodes=nodes,
             times=(work, time_limit, startup_time),
-            overlap_price=overlap_price,
+            overlap_price=None if style is Style.SWITCH and not is_priced else overlap_price,
+            style=style,
             returns=returns,
         )
-        play_chains(taken, sim, plan, as_json=as_json)
+        names, models = policies or (), get_models_folder(config)
+        play_chains(taken, sim, plan, names, models, as_json=as_json)
         warn_of_local_times(trace, taken.zone_taken)
         warn_of_refused_rows(trace, taken)
         return
@@ -173,10 +199,14 @@ def simulate_log(
 
 def _refuse_chain_options(context: typer.Context) -> None:
     """Raise InputError for an option that would change nothing, since no chain is played."""
-    for name in _OF_CHAINS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise InputError(f"--{name.replace('_', '-')} is of chains: it needs --work")
+    for option in context.command.params:
+        if option.name in _OF_CHAINS and _is_on_command_line(context, option.name):
+            raise InputError(f"{option.opts[0]} is of chains: it needs --work")
+
+
+def _is_on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def to_epoch_s(when: datetime) -> int:

@@ -10,15 +10,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mirage.domain.chain import OVERLAP_PRICE, Position
-from mirage.domain.decision import Action, Decision, PolicyView, Waits
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
 from mirage.domain.snapshot import Queue
-from mirage.episodes.generation.sim_queries import count_free_nodes
+from mirage.domain.time_units import MINUTE_S
+from mirage.episodes.chains.world_memory import Sight
+from mirage.episodes.generation.sim_queries import count_free_nodes, list_rivals
 from mirage.features.observation.queue_view import get_partition_number
 from mirage.policy.rules.overlap_bound import bound_overlap
+from mirage.policy.rules.return_rule import BACK_S
 from mirage.ports import Policy
 from mirage.sim.packing.packed_params import list_node_groups
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Outage, Params, SelectType, SimJob, build_afterany
+from mirage.sim.types import (
+    Dependency,
+    DependencyKind,
+    Outage,
+    Params,
+    SelectType,
+    SimJob,
+    build_afterany,
+)
 
 AFTER_END_S = 60
 """A pinned standby is freed this many seconds after its predecessor's end, since the service
@@ -37,6 +48,7 @@ class Standby:
     predecessor: int
     job_id: int
     job: SimJob
+    """What each job of the link asks for, as its predecessor did."""
     node_list: tuple[int, ...]
     """The predecessor's nodes."""
     end: int
@@ -45,16 +57,28 @@ class Standby:
     max_overlap_s: int | None = None
     """How early it may start, which bounds its release; None: nothing bounds it."""
     allow_pin: bool = True
+    returns: int = 0
+    """How often it may still give its nodes back."""
+    worked_at: int | None = None
+    """As in `PolicyView`: set where its predecessor ends for it."""
+    counts_no_wait: bool = False
+    """As in `PolicyView`."""
+    sight: Sight | None = None
+    """What models and the twin are shown; None: only rules are asked."""
     position: Position = Position.HELD
     touches: int = 0
     """The number of moves that Slurm was told."""
+    forecast: Forecast | None = None
+    """That of its release, where the policy had one."""
 
     def build_view(self, sim: Simulator, jobs: Waits) -> PolicyView:
         """Build the view that a policy is shown now; the queue is left empty."""
         pinned = self.position is Position.PINNED
+        partition = get_partition_number(sim.params, self.job.partition)
         return PolicyView(
             now=sim.now,
             predecessor_end=self.end,
+            cluster=sim.params.name,
             partition=self.job.partition,
             nodes=self.job.nodes,
             time_limit_s=self.job.time_limit_s,
@@ -62,8 +86,12 @@ class Standby:
             jobs=jobs,
             handovers=NO_WAITS,
             queue=replace(_EMPTY, taken_at=sim.now),
-            free_nodes=count_free_nodes(sim, get_partition_number(sim.params, self.job.partition)),
+            free_nodes=count_free_nodes(sim, partition),
             max_overlap_s=self.max_overlap_s,
+            returns=self.returns,
+            worked_at=self.worked_at,
+            nobody_waits=self.worked_at is not None and not self._has_rivals(sim, partition),
+            counts_no_wait=self.counts_no_wait,
             position=self.position,
             planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
             can_pin=self.allow_pin and self._can_pin(sim),
@@ -71,11 +99,53 @@ class Standby:
 
     def ask_policy(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
         """Let the policy decide, and move the standby as it says."""
-        view = self.build_view(sim, jobs)
-        decision = bound_overlap(policy.decide(view), view)
-        if decision.action is not Action.WAIT:
-            self.move_to(sim, _MOVED[decision.action])
+        decision = self.decide(sim, policy, jobs)
+        position = _MOVED.get(decision.action)
+        if position is Position.FREE and self.position is not Position.FREE:
+            self.forecast = decision.forecast
+        if position is not None:
+            self.move_to(sim, position)
         return decision
+
+    def decide(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
+        """Return what the policy decides within the chain's bounds."""
+        view = self.build_view(sim, jobs)
+        decision = policy.decide_outright(view)
+        if decision is None:
+            # One that is free already waits for nodes, and for no decision.
+            if self.sight is not None and self.position is not Position.FREE:
+                view = self.sight.complete_view(view, sim)
+            decision = policy.decide(view)
+        return bound_overlap(decision, view)
+
+    def run_until_started(self, sim: Simulator, until: int) -> int | None:
+        """Advance until it starts, at most to `until`; return its start."""
+        if self.sight is None:
+            return sim.run_until_started(self.job_id, until)
+        return self.sight.memory.follow_until_started(sim, self.job_id, until)
+
+    def give_back(self, sim: Simulator, release_at: int | None) -> int | None:
+        """Let another job of the link stand, and this one, which has just started, end.
+
+        `release_at`: the instant at which Slurm releases the new job, rounded up to whole minutes
+        after the predecessor's start; None: at that one's end. The nodes are free again after
+        BACK_S. Returns the start of the new job, if it has come by then. Raises ClusterRefused if
+        the new job may not be submitted: then nothing has changed.
+        """
+        after = build_afterany(self.predecessor)
+        job = replace(self.job, dependencies=after)
+        if release_at is not None:
+            minutes = -((self.end - self.job.time_limit_s - release_at) // MINUTE_S)
+            release = Dependency(DependencyKind.AFTER, self.predecessor, minutes * MINUTE_S)
+            job = replace(job, dependencies=(*after, release), any_dependency=True)
+        leaving, self.job_id = self.job_id, sim.inject(job)
+        self.position, self.counts_no_wait = Position.HELD, True
+        self.returns = max(0, self.returns - 1)
+        if self.sight is not None:
+            self.sight.link = replace(self.sight.link, job_id=self.job_id, submit=sim.now)
+        start = self.run_until_started(sim, sim.now + BACK_S)
+        sim.remove(leaving)
+        return start
 
     def move_to(self, sim: Simulator, position: Position) -> None:
         """Move the standby. Slurm is told nothing if the standby is already there."""
@@ -89,6 +159,10 @@ class Standby:
             held = position is Position.HELD
             sim.set_dependencies(self.job_id, build_afterany(self.predecessor) if held else ())
         self.position = position
+
+    def _has_rivals(self, sim: Simulator, partition: int) -> bool:
+        waiting = list_rivals(sim, sim.params.nodes, partition).tolist()
+        return any(job_id != self.job_id for job_id in waiting)
 
     def _can_pin(self, sim: Simulator) -> bool:
         if not can_hold_only_one(sim.params, self.job, self.node_list):
@@ -135,20 +209,15 @@ def run_handover(
     """
     begins = sim.now
     for at in range(begins, standby.end, step_s):
-        start = _run_until_started(sim, standby, at)
+        start = standby.run_until_started(sim, at)
         if start is not None:
             return SimulatedHandover(standby.end, start, standby.touches)
         standby.ask_policy(sim, policy, waits(at))
-    start = _run_until_started(sim, standby, standby.end)
+    start = standby.run_until_started(sim, standby.end)
     if start is None and standby.position is Position.PINNED:
-        start = _run_until_started(sim, standby, standby.end + AFTER_END_S)
+        start = standby.run_until_started(sim, standby.end + AFTER_END_S)
         if start is None:
             standby.move_to(sim, Position.FREE)
     if start is None:
-        start = sim.run_until_started(standby.job_id, at_most)
+        start = standby.run_until_started(sim, at_most)
     return SimulatedHandover(standby.end, at_most if start is None else start, standby.touches)
-
-
-def _run_until_started(sim: Simulator, standby: Standby, until: int) -> int | None:
-    """Go on to an instant, at most until the standby starts."""
-    return sim.run_until_started(standby.job_id, until)

@@ -1,7 +1,7 @@
 """Runs a policy over a table. The policy is shown what the service would have shown it."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from mirage.domain.decision import (
     RECENT_JOBS,
     Action,
     Decision,
+    Forecast,
     PolicyView,
     Waits,
 )
@@ -23,9 +24,9 @@ from mirage.domain.time_units import MINUTE_S
 from mirage.episodes.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.features.observation import spec
 from mirage.policy.rules.overlap_bound import bound_overlap, compute_max_lead_s
-from mirage.policy.rules.release_cost import FRESH_S, ReleaseCosts
-from mirage.policy.rules.return_rule import BACK_S, choose_return_lead, look_up_return_lead
-from mirage.ports import Policy
+from mirage.policy.rules.release_cost import choose_new_lead
+from mirage.policy.rules.return_rule import BACK_S
+from mirage.ports import Policy, SimplePolicy
 
 Chosen = NDArray[np.int64]
 """[E]: the number of the instant at which each successor becomes eligible. The last instant is
@@ -52,6 +53,8 @@ class Played:
     """The instants of the last releases."""
     returns: Ints
     """How often each link left its nodes before its predecessor's end."""
+    releases: Sequence[Sequence[int]] = ()
+    """[E]: the instants of all releases, the chosen one last. Empty where nothing was played."""
 
 
 OWN_PLAN = "planned-quantile"
@@ -140,6 +143,59 @@ def select_known_waits(started: StartedJobs, now: int) -> Waits:
     )
 
 
+class OwnPlan(SimplePolicy):
+    """The release of one successor that its running predecessor plans by itself, without a service.
+
+    That link plans when it starts, and twice more at most, as slurm_plugin/mirage_planned.py does.
+    Between these looks the plan does not change.
+    """
+
+    name = OWN_PLAN
+
+    def __init__(self, rule: Policy, start: int, end: int) -> None:
+        """`start` and `end` of the running link, epoch seconds; `rule` says when to release."""
+        self._rule, self._start, self._end = rule, start, end
+        self.release_at = end
+        """The end is no plan: the successor becomes eligible then."""
+        self._forecast: Forecast | None = None
+        self._looks, self._look_at = 0, start
+
+    def is_to_look(self, now: int) -> bool:
+        return self._looks < OWN_LOOKS and now >= self._look_at
+
+    def look(self, view: PolicyView) -> None:
+        """Plan the release anew, and stay with the old plan where it would move by little."""
+        decision = self._rule.decide(view)
+        wanted = self._bound_release(decision, view)
+        if self._end in {wanted, self.release_at} or abs(wanted - self.release_at) >= OWN_MOVED_S:
+            self.release_at, self._forecast = wanted, decision.forecast
+        # Nearer to the release more is known.
+        self._look_at = view.now + max(MINUTE_S, 3 * (self.release_at - view.now) // 4)
+        self._looks += 1
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Release the successor at the first instant that is not before the plan's."""
+        if self.is_to_look(view.now):
+            self.look(view)
+        return Decision(
+            action=Action.FREE if view.now >= self.release_at else Action.WAIT,
+            reason=f"the link before it has planned its release for {self.release_at}",
+            policy=self.name,
+            forecast=self._forecast,
+            release_at=self.release_at,
+        )
+
+    def _bound_release(self, decision: Decision, view: PolicyView) -> int:
+        most_s = compute_max_lead_s(decision, view)
+        if decision.release_at is None or most_s is None:
+            return self._end
+        at = max(decision.release_at, self._end - int(most_s))
+        if self._end - at < OWN_LEAST_LEAD_S:
+            return self._end
+        # Slurm counts whole minutes after the start: rounded up, and one at least.
+        return self._start + MINUTE_S * max(1, -((self._start - at) // MINUTE_S))
+
+
 class _PolicyRun:
     """One pass over all instants of a table in their order."""
 
@@ -156,6 +212,7 @@ class _PolicyRun:
         self._queue = _build_rival_queue(self._partition.split(",")[0])
         self._chosen = np.full(len(table), self._last, dtype=np.int64)
         self._returns = np.zeros(len(table), dtype=np.int64)
+        self._releases: list[list[int]] = [[] for _ in range(len(table))]
         self._planned = np.full(len(table), NONE, dtype=np.int64)
         """[E]: the instant of a link's planned release; NONE: the policy decides it."""
 
@@ -170,20 +227,20 @@ class _PolicyRun:
             waits_s = self._release(i, k)
             if waits_s is None:
                 continue
-            self._chosen[i] = k
+            self._choose(i, k)
             if not self._leave_nodes(i, waits_s):
                 is_over[i] = True
                 self._record_outcome(i, told)
-        return Played(self._chosen, self._returns)
+        return Played(self._chosen, self._returns, self._releases)
 
     def play_planned_handovers(self, told: Callable[[int], None]) -> Played:
         for i in range(len(self._table)):
-            self._chosen[i] = self._follow_plan(i)
+            self._choose(i, self._follow_plan(i))
             while self._leave_nodes(i, ()):
-                self._chosen[i] = self._last if self._planned[i] == NONE else self._planned[i]
+                self._choose(i, self._last if self._planned[i] == NONE else int(self._planned[i]))
             self._started.pop(i, None)
             told(i)
-        return Played(self._chosen, self._returns)
+        return Played(self._chosen, self._returns, self._releases)
 
     def _release(self, i: int, k: int) -> tuple[int, ...] | None:
         """Return the waits that are forecast as the standby is released now, equally likely, empty
@@ -196,6 +253,10 @@ class _PolicyRun:
             return None
         return () if decision.forecast is None else decision.forecast.waits_s
 
+    def _choose(self, i: int, k: int) -> None:
+        self._chosen[i] = k
+        self._releases[i].append(k)
+
     def _find_start(self, i: int) -> int:
         """Return the start after the last release, seconds of the predecessor's run."""
         return int(self._table.instant_s[-1]) + int(self._table.outcome_s[i, self._chosen[i]])
@@ -206,25 +267,26 @@ class _PolicyRun:
         A new release is planned, unless the link was sent back: then it is the policy's.
         """
         start_s, end_s = self._find_start(i), int(self._table.instant_s[-1])
-        released_s, left_s = int(self._table.instant_s[self._chosen[i]]), end_s - start_s
+        left_s = end_s - start_s
         returns = self._terms.returns - int(self._returns[i])
         beyond = self._terms.guarded and left_s > self._allowed_s
         if left_s <= 0 or (returns <= 0 and not beyond):
             return False
         self._planned[i] = NONE
         if returns > 0:
-            price, waited_s = self._terms.overlap_price, start_s - released_s
-            if waits_s and waited_s <= FRESH_S:
-                costs = ReleaseCosts(waits_s, price, returns).compute_return_costs(
-                    end_s - released_s
-                )
-                points = list(zip(costs.left_s, costs.cost_s, costs.lead_s, strict=True))
-                lead_s = look_up_return_lead(points, left_s, price)
-            else:
-                lead_s = choose_return_lead(left_s, waited_s, price)
+            released_s = int(self._table.instant_s[self._chosen[i]])
+            lead_s = choose_new_lead(
+                waits_s,
+                self._terms.overlap_price,
+                returns,
+                released_s=released_s,
+                start_s=start_s,
+                end_s=end_s,
+            )
             if lead_s is None and not beyond:
                 return False
             # Released so long before the end, it overlaps as it may if it waits as long as now.
+            waited_s = start_s - released_s
             most_s = self._allowed_s + waited_s if self._terms.guarded else left_s
             lead_s = min(most_s, left_s if lead_s is None else lead_s)
             at_s = max(end_s - lead_s, start_s + BACK_S)
@@ -235,33 +297,14 @@ class _PolicyRun:
     def _follow_plan(self, i: int) -> int:
         """Return the place of the instant at which the plan of the i-th link is carried out."""
         instants = [int(at) for at in self._table.instants[i]]
-        end = int(self._table.predecessor_end[i])
-        release, looks, look_at = end, 0, instants[0]
+        start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
+        plan = OwnPlan(self._policy, start, end)
         for k, now in enumerate(instants[:-1]):
-            if looks < OWN_LOOKS and now >= look_at:
-                wanted = self._plan_release(i, k, now)
-                if end in {wanted, release} or abs(wanted - release) >= OWN_MOVED_S:
-                    release = wanted
-                # Nearer to the release more is known.
-                look_at = now + max(MINUTE_S, 3 * (release - now) // 4)
-                looks += 1
-            if now >= release:
+            if plan.is_to_look(now):
+                plan.look(replace(self._build_view(i, k, now), max_overlap_s=self._allowed_s))
+            if now >= plan.release_at:
                 return k
         return len(instants) - 1
-
-    def _plan_release(self, i: int, k: int, now: int) -> int:
-        """Return the release that the link would plan now: its own end where nothing is known."""
-        start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
-        view = replace(self._build_view(i, k, now), max_overlap_s=self._allowed_s)
-        decision = self._policy.decide(view)
-        most_s = compute_max_lead_s(decision, view)
-        if decision.release_at is None or most_s is None:
-            return end
-        at = max(decision.release_at, end - int(most_s))
-        if end - at < OWN_LEAST_LEAD_S:
-            return end
-        # Slurm counts whole minutes after the start: rounded up, and one at least.
-        return start + MINUTE_S * max(1, -((start - at) // MINUTE_S))
 
     def _decide(self, i: int, k: int) -> Decision:
         view = self._build_view(i, k, int(self._table.instants[i, k]))

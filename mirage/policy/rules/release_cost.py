@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mirage.domain.arrays import Floats
 from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
-from mirage.policy.rules.return_rule import BACK_S
+from mirage.policy.rules.return_rule import BACK_S, choose_return_lead, look_up_return_lead
 
 FRESH_S = 1200
 """A forecast says for so many seconds what giving back costs. A link that has waited for longer has
@@ -111,6 +111,31 @@ class ReleaseCosts:
         places = np.searchsorted(self.leads_s, left_s, side="right") - 1
         least: Floats = np.where(places >= 0, self._best[returns][np.maximum(places, 0)], np.inf)
         return least
+
+
+def choose_new_lead(
+    waits_s: tuple[int, ...],
+    price: float,
+    returns: int,
+    *,
+    released_s: int,
+    start_s: int,
+    end_s: int,
+) -> int | None:
+    """Return how long before its predecessor's end an early link is released again, in seconds, or
+    None: it keeps its nodes.
+
+    `waits_s`: what its release was expected to wait, equally likely; while that is fresh, it
+    decides. Else, and where it is empty, the link's own last wait does. `returns`: how often the
+    link may give its nodes back, now included. The instants of its release, its start and its
+    predecessor's end are in seconds of one clock.
+    """
+    left_s, waited_s = end_s - start_s, start_s - released_s
+    if not waits_s or waited_s > FRESH_S:
+        return choose_return_lead(left_s, waited_s, price)
+    costs = ReleaseCosts(waits_s, price, returns).compute_return_costs(end_s - released_s)
+    points = list(zip(costs.left_s, costs.cost_s, costs.lead_s, strict=True))
+    return look_up_return_lead(points, left_s, price)
 
 
 def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:

@@ -173,7 +173,7 @@ class _PolicyRunner:
     def _walk_auto(self, auto: AutoPolicy, place: int) -> Played:
         table = self._tables[place]
         auto = replace(
-            auto, candidates=tuple(c for c in auto.candidates if not _has_seen(c, table))
+            auto, candidates=tuple(c for c in auto.candidates if not _has_learned_from(c, table))
         )
         return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self._heard)
 
@@ -236,19 +236,22 @@ def _warn_if_trained_on(
     """Warn of tables with weeks that a model was trained on. Its figures there are too good."""
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
-            if isinstance(one, ModelPolicy) and _has_seen(one, table):
+            if isinstance(one, ModelPolicy) and _has_learned_from(one, table):
                 output.warn(
                     f"{one.name} was trained on weeks of {path}, or later: its figures are too good"
                 )
             if isinstance(one, AutoPolicy):
-                for name in (c.name for c in one.candidates if _has_seen(c, table)):
+                for name in (c.name for c in one.candidates if _has_learned_from(c, table)):
                     output.warn(
                         f"{name} was trained on weeks of {path}, or later: auto does without it"
                     )
 
 
-def _has_seen(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
+def has_seen(asked: ModelPolicy | Candidate, cluster: str, since: int) -> bool:
+    """Return whether a model was trained on weeks of that cluster after `since`, epoch seconds."""
     scope = asked.artefact.scope if isinstance(asked, ModelPolicy) else asked.scope
-    about = table.about
-    cluster = str(about.cluster.get("name", ""))
-    return scope is not None and scope.was_trained_after(cluster, about.since)
+    return scope is not None and scope.was_trained_after(cluster, since)
+
+
+def _has_learned_from(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
+    return has_seen(asked, str(table.about.cluster.get("name", "")), table.about.since)

@@ -1,17 +1,27 @@
 """How long a chain needs until its work is done, under each policy, among the jobs of a log."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mirage.domain.chain import Style
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.episodes.chains.log_jobs import LogJobs
-from mirage.episodes.chains.work_run import Work, WorkRun, run_work
+from mirage.episodes.chains.work_run import Planner, Work, WorkRun, run_work
+from mirage.episodes.chains.world_memory import WorldMemory
+from mirage.episodes.judge.policy_runner import OWN_PLAN, OWN_SAMPLE
 from mirage.errors import InputError
-from mirage.ports import Policy
+from mirage.policy.auto.auto_policy import AutoPolicy
+from mirage.policy.models.model_policy import ModelPolicy
+from mirage.policy.registry import MOVES_OFTEN, NAMES, get_policy, is_model
+from mirage.policy.rules.lead_rules import Quantile
+from mirage.ports import Needs
 from mirage.sim.simulator import Simulator
+from mirage.studies.evaluation.policy_evaluation import has_seen
+from mirage.studies.study_output import StudyOutput
 from mirage.traces.calibration.fidelity import Window
 from mirage.traces.workloads.replay import Replay
 
@@ -41,7 +51,7 @@ class FinishFigures:
     node_hours: float
     """What the links ran for."""
     idle_node_hours: float
-    """The part in which a link waited for its predecessor's end, or gave its nodes back."""
+    """The part in which a link was there beside its predecessor, or gave its nodes back."""
     returns: float
     """How often a link gave its nodes back."""
     links: float
@@ -81,27 +91,73 @@ def count_links(work: Work) -> int:
     return -(-work.work_s // useful_s)
 
 
+def find_planners(
+    names: Iterable[str], models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
+) -> dict[str, Planner]:
+    """Find who releases the links, by name: a policy, or the links by themselves without a service.
+
+    `models`: the folder of models. Warns of a model that has learned from the weeks that are
+    played; `auto` does without it. Raises InputError for an unknown name, UnfitModel
+    for a model that cannot be used.
+    """
+    return {name: _find_planner(name, models, plan, cluster, output) for name in names}
+
+
+def _find_planner(
+    name: str, models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
+) -> Planner:
+    if name == OWN_PLAN:
+        # Links of a switch chain plan from more jobs (decision 0038).
+        rule = Quantile() if plan.work.style is Style.SWITCH else Quantile(last=OWN_SAMPLE)
+        return Planner(policy=rule, by_links=True)
+    if name not in NAMES and not is_model(name):
+        known = ", ".join((*NAMES, OWN_PLAN))
+        raise InputError(
+            f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION"
+        )
+    policy = get_policy(name, models)
+    if isinstance(policy, ModelPolicy) and has_seen(policy, cluster, plan.window.begin):
+        output.warn(f"{policy.name} was trained on these weeks, or later: its figures are too good")
+    if isinstance(policy, AutoPolicy):
+        seen = {c.name for c in policy.candidates if has_seen(c, cluster, plan.window.begin)}
+        for one in sorted(seen):
+            output.warn(f"{one} was trained on these weeks, or later: auto does without it")
+        policy = replace(
+            policy, candidates=tuple(c for c in policy.candidates if c.name not in seen)
+        )
+    return Planner(policy=policy, may_pin=name in MOVES_OFTEN)
+
+
 def measure_finishes(
     replay: Replay,
     sim: Simulator,
     plan: FinishPlan,
-    policies: Mapping[str, Policy],
+    planners: Mapping[str, Planner],
     set_share: Callable[[float], None] | None,
 ) -> FinishReport:
-    """Play every chain under every policy, each in a copy of the same cluster.
+    """Play every chain under every planner, each in a copy of the same cluster.
 
     `sim` was built for the replay; it is changed. `set_share` is called with the share that is
     done, 0 to 1. Raises InputError if no chain's work was done before the log's last submission.
     """
     log = LogJobs.from_workload(replay.workload)
     at_most = int(replay.workload.submit.max())
-    runs: dict[str, list[WorkRun]] = {name: [] for name in policies}
+    memory: WorldMemory | None = None
+    if any(map(_needs_memory, planners.values())):
+        jobs = {job.job_id: job for job in replay.workload.jobs}
+        memory = WorldMemory(jobs, since=int(replay.workload.submit.min()) - 1)
+    runs: dict[str, list[WorkRun]] = {name: [] for name in planners}
     span_s = plan.window.end - plan.window.begin
     for i in range(plan.chains):
-        sim.advance_quietly(plan.window.begin + i * span_s // plan.chains)
-        for name, policy in policies.items():
+        at = plan.window.begin + i * span_s // plan.chains
+        if memory is None:
+            sim.advance_quietly(at)
+        else:
+            memory.follow_world(sim, at)
+        for name, planner in planners.items():
             fork = sim.fork(with_results=True)
-            runs[name].append(run_work(fork, plan.work, policy, log, at_most=at_most))
+            own = memory.fork() if memory is not None and _needs_memory(planner) else None
+            runs[name].append(run_work(fork, plan.work, planner, log, at_most=at_most, memory=own))
         if set_share is not None:
             set_share((i + 1) / plan.chains)
     whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]
@@ -121,13 +177,26 @@ def measure_finishes(
     )
 
 
+def _needs_memory(planner: Planner) -> bool:
+    return planner.policy.needs != Needs()
+
+
 def _bound_run(run: WorkRun, work: Work) -> WorkRun:
-    """Return the chain from the same first start on without an interruption and without idling."""
+    """Return the chain from the same first start on without an interruption and without idling.
+
+    Links of other styles than sequential start up beside their predecessors.
+    """
     links = count_links(work)
     began = run.began or run.submitted
     ran_s = work.work_s + links * work.startup_s
+    beside_s = 0 if work.style is Style.SEQUENTIAL else (links - 1) * work.startup_s
     return WorkRun(
-        submitted=run.submitted, began=began, finished=began + ran_s, links=links, ran_s=ran_s
+        submitted=run.submitted,
+        began=began,
+        finished=began + ran_s - beside_s,
+        links=links,
+        ran_s=ran_s,
+        idle_s=beside_s,
     )
 
 
@@ -156,6 +225,7 @@ def build_finish_document(report: FinishReport, plan: FinishPlan) -> dict[str, A
         "nodes": plan.work.link.nodes,
         "time_limit_s": plan.work.link.time_limit_s,
         "overlap_price": plan.work.overlap_price,
+        "style": plan.work.style.value,
         "most_returns": plan.work.most_returns,
         "from": plan.window.begin,
         "until": plan.window.end,

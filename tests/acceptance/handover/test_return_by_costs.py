@@ -13,6 +13,7 @@ import pytest
 from tests.support.fixtures.slurm import testbed_with
 from tests.support.handover.foretelling import FASTEST, WAIT_S
 from tests.support.handover.scene import Scene
+from tests.support.slurm_plugin.link_patience import give_links_time, replace_once
 from tests.support.slurm_testbed import TestbedSettings
 
 pytestmark = pytest.mark.slurm
@@ -54,16 +55,9 @@ def test_an_early_link_gives_back_by_the_services_costs_and_by_its_own_wait_once
 
 
 def _give_links_time(plugin: Path) -> None:
-    """Python needs as long to start as on any host, and the cluster's clock runs faster."""
-    for name, line in (
-        ("mirage_return.py", "LIMIT_S = 90\n"),
-        ("mirage_return.py", "FRESH_S = 1200"),
-        ("carrier_overlap.sh", 'mirage_limit 120 "$mirage_python"'),
-    ):
-        text = (plugin / name).read_text()
-        assert line in text
-        longer = re.sub(r"\d+", lambda number: str(FASTEST * int(number[0])), line)
-        (plugin / name).write_text(text.replace(line, longer))
+    """Verdicts of the service stay fresh for twenty minutes of this host's clock, too."""
+    give_links_time(plugin, FASTEST)
+    replace_once(plugin / "mirage_return.py", "FRESH_S = 1200", f"FRESH_S = {1200 * FASTEST}")
 
 
 def _submit(scene: Scene, name: str, *options: str) -> int:

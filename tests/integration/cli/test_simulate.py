@@ -187,22 +187,40 @@ def test_lonestar6_is_as_near_to_its_log_as_promised() -> None:
 def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
     """On a busy synthetic log: nothing is faster than the bound."""
     log, cluster = write_busy_log(tmp_path)
-    words = ("--cluster", cluster, "--work", "30h", "--time-limit", "8:00:00", "--chains", "3")
+    words = ("--cluster", cluster, "--work", "30h", "--time-limit", "8:00:00", "--chains", "2")
     done = simulate(log, *words, "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
     days = {name: figures["days"] for name, figures in report["policies"].items()}
-    assert set(days) == {"reactive", "at-once", "average", "quantile", "auto", "bound"}
+    assert set(days) == {
+        *("reactive", "at-once", "average", "quantile", "auto", "pin-then-free"),
+        *("planned-quantile", "bound"),
+    }
     assert min(days.values()) == days["bound"]
     idle = {name: figures["idle_node_hours"] for name, figures in report["policies"].items()}
     assert idle["reactive"] == idle["bound"] == 0
     assert report["most_returns"] == 2
     assert report["policies"]["bound"]["interrupted_h"] == 0
     assert report["policies"]["bound"]["links"] == 4, "each works for 7 h 50 min at most"
-    assert report["chains"] + report["left_out"] == 3
-    shown = simulate(log, *words)
+    assert report["chains"] + report["left_out"] == 2
+    shown = simulate(log, *words, "--policy", "planned-quantile")
     assert "30 h of work in links of 1 node(s) and 8 h" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_chains_are_played_under_the_policies_that_are_named(tmp_path: Path) -> None:
+    log, cluster = write_busy_log(tmp_path)
+    words = ("--cluster", cluster, "--work", "14h", "--time-limit", "8:00:00", "--chains", "1")
+    policies = ("--policy", "twin", "--policy", "models/ensemble-ls6")
+    done = simulate(log, *words, *policies, "--style", "switch", "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    names = list(report["policies"])
+    assert names == ["reactive", "twin", "models/ensemble-ls6", "bound"]
+    assert (report["style"], report["overlap_price"]) == ("switch", None)
+    assert min(row["days"] for row in report["policies"].values()) == pytest.approx(
+        report["policies"]["bound"]["days"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,6 +228,10 @@ def test_chains_are_played_until_their_work_is_done(tmp_path: Path) -> None:
     [
         (["--returns", "0"], "--returns is of chains: it needs --work"),
         (["--time-limit", "8:00:00"], "--time-limit is of chains: it needs --work"),
+        (["--policy", "twin"], "--policy is of chains: it needs --work"),
+        (["--work", "30h", "--policy", "x"], "there is no policy 'x': choose one of reactive"),
+        (["--work", "30h", "--policy", "models/x/1"], "no model models/x/1"),
+        (["--work", "30h", "--style", "serve"], "--style serve is not played"),
         (["--work", "30h", "--weekly"], "--weekly and --out tell of jobs, and --work of chains"),
         (["--work", "x"], "--work x: not a time such as 4h or 48:00:00"),
         (["--work", "9000h"], "choose less --work, or a longer log"),

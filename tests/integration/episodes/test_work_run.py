@@ -5,13 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mirage.domain.chain import Position, Style
+from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.episodes.chains.log_jobs import LogJobs
-from mirage.episodes.chains.work_run import Work, WorkRun, run_work
+from mirage.episodes.chains.standby import Standby
+from mirage.episodes.chains.work_run import Planner, Work, WorkRun, run_work
+from mirage.episodes.chains.world_memory import WorldMemory
 from mirage.policy.rules.lead_rules import AtOnce, Reactive
-from mirage.ports import Policy
+from mirage.policy.rules.return_rule import BACK_S
+from mirage.ports import Needs, Policy, SimplePolicy
 from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob
+from mirage.sim.types import Params, SimJob, build_afterany
 
 HOUR = 3600
 LIMIT = 10 * HOUR
@@ -20,17 +25,20 @@ TWO_NODES = Params(nodes=2, sched_interval_s=60, bf_interval_s=30)
 LINK = SimJob(nodes=1, exclusive=True, time_limit_s=LIMIT, run_s=LIMIT, user="us")
 
 
-def play(
+def play(  # noqa: PLR0913 - a chain and its world
     policy: Policy,
     *others: SimJob,
     work_h: float = 25,
     startup_s: int = 0,
     at_most: int = FAR,
     returns: int = 0,
+    style: Style = Style.SEQUENTIAL,
+    by_links: bool = False,
+    params: Params = TWO_NODES,
 ) -> WorkRun:
-    """A chain that is submitted at 0 to two nodes, beside these jobs."""
-    workload = Workload.from_jobs(TWO_NODES, others or [other(0, 1, at=FAR)])
-    sim = Simulator(TWO_NODES, workload, now=0)
+    """A chain that is submitted at 0, to two nodes if nothing else is said, beside these jobs."""
+    workload = Workload.from_jobs(params, others or [other(0, 1, at=FAR)])
+    sim = Simulator(params, workload, now=0)
     log = LogJobs.from_workload(workload)
     work = Work(
         link=LINK,
@@ -38,8 +46,13 @@ def play(
         startup_s=startup_s,
         overlap_price=0.5,
         most_returns=returns,
+        style=style,
     )
-    return run_work(sim, work, policy, log, at_most=at_most)
+    memory = None
+    if policy.needs != Needs():
+        memory = WorldMemory({job.job_id: job for job in workload.jobs}, since=-1)
+    planner = Planner(policy=policy, by_links=by_links)
+    return run_work(sim, work, planner, log, at_most=at_most, memory=memory)
 
 
 def other(job_id: int, hours: float, *, nodes: int = 1, at: int = 0) -> SimJob:
@@ -134,3 +147,181 @@ def test_the_log_shows_the_waits_of_the_jobs_that_have_started() -> None:
     waits = log.collect_waits(sim.start)
     assert waits.nodes.tolist() == [2, 1]
     assert np.all(waits.wait_s[1] >= 4 * HOUR)
+
+
+# --- nodes that are given back
+
+
+def test_nodes_that_are_given_back_are_not_free_before_the_link_has_left() -> None:
+    crowd = other(1, 1, at=2 * HOUR)
+    sim = Simulator(TWO_NODES, Workload.from_jobs(TWO_NODES, [crowd]), now=0)
+    predecessor = sim.inject(LINK)
+    assert sim.run_until_started(predecessor, HOUR) is not None
+    job = replace(LINK, dependencies=build_afterany(predecessor))
+    end = sim.now + LIMIT
+    standby = Standby(
+        predecessor=predecessor, job_id=sim.inject(job), job=job, node_list=(), end=end, returns=1
+    )
+    sim.advance_quietly(2 * HOUR - 120)
+    sim.set_dependencies(standby.job_id, ())
+    early, begun = standby.job_id, standby.run_until_started(sim, 3 * HOUR)
+    assert begun is not None
+    assert begun < 2 * HOUR
+    assert standby.give_back(sim, end - HOUR) is None
+    assert sim.now == begun + BACK_S
+    assert sim.find(early) is None or sim.find(early).end == sim.now  # type: ignore[union-attr]
+    sim.advance_quietly(end)
+    assert begun + BACK_S <= sim.start[0] <= begun + BACK_S + 120, "their job waited for the node"
+    again = sim.find(standby.job_id)
+    assert again is not None
+    assert again.start is not None
+    assert end - HOUR <= again.start <= end - HOUR + 180
+    assert standby.returns == 0
+
+
+class Foretold(SimplePolicy):
+    """Frees at once, with a forecast of the wait."""
+
+    name = "foretold"
+
+    def __init__(self, *waits_s: int, p10_s: int = 0) -> None:
+        self._forecast = Forecast(p50_s=0, p10_s=p10_s, waits_s=waits_s)
+
+    def decide(self, view: PolicyView) -> Decision:
+        return Decision(action=Action.FREE, reason="", policy=self.name, forecast=self._forecast)
+
+
+def test_a_fresh_forecast_decides_when_the_link_is_released_again() -> None:
+    """It waited for nothing, but each new release is expected to wait for an hour."""
+    run = play(Foretold(HOUR), work_h=15, returns=1)
+    assert run.returns == 1
+    assert 360 + HOUR - 180 < run.idle_s <= 360 + HOUR
+    assert run.interrupted_s == 0
+
+
+def test_a_link_that_is_too_early_and_has_no_return_left_is_released_once_more() -> None:
+    """Max-overlap is a quarter of the time limit."""
+    run = play(Foretold(p10_s=LIMIT), work_h=15)
+    assert run.returns == 0
+    assert run.interrupted_s == 0
+    assert 360 + LIMIT / 4 - 1000 < run.idle_s <= 360 + LIMIT / 4
+
+
+# --- links without a service
+
+
+class Leads(SimplePolicy):
+    """A rule that says these leads in turn, and notes how much time was left."""
+
+    name = "leads"
+
+    def __init__(self, *leads_s: int) -> None:
+        self._leads_s = list(leads_s)
+        self.asked: list[int] = []
+
+    def decide(self, view: PolicyView) -> Decision:
+        self.asked.append(view.time_left_s)
+        lead_s = self._leads_s.pop(0) if len(self._leads_s) > 1 else self._leads_s[0]
+        at = view.predecessor_end - lead_s
+        return Decision(action=Action.WAIT, reason="", policy=self.name, release_at=at)
+
+
+def test_links_without_a_service_look_three_times_and_hold_to_the_plan() -> None:
+    rule = Leads(HOUR, 2 * HOUR, 2 * HOUR, 9 * HOUR)
+    run = play(rule, work_h=15, by_links=True)
+    assert len(rule.asked) == 3
+    assert 2 * HOUR - 180 < run.idle_s <= 2 * HOUR
+    assert run.interrupted_s == 0
+
+
+def test_links_without_a_service_give_back_by_their_own_wait() -> None:
+    run = play(Leads(2 * HOUR), work_h=15, by_links=True, returns=2)
+    assert run.returns == 1
+    assert 360 < run.idle_s <= 360 + 300
+
+
+# --- models and the twin
+
+
+class Sees(SimplePolicy):
+    """Needs all that there is, and frees with an hour left."""
+
+    name = "sees"
+    needs = Needs(observation=True, window=True, twin=True)
+
+    def __init__(self) -> None:
+        self.views: list[PolicyView] = []
+
+    def decide(self, view: PolicyView) -> Decision:
+        self.views.append(view)
+        action = Action.FREE if view.time_left_s <= HOUR else Action.WAIT
+        return Decision(action=action, reason="", policy=self.name)
+
+
+def test_a_policy_that_needs_more_is_shown_it_at_each_look() -> None:
+    policy = Sees()
+    crowd = [other(1, 4, at=60), other(2, 9, nodes=2, at=2 * HOUR)]
+    run = play(policy, *crowd, work_h=15, params=replace(TWO_NODES, name="lab"))
+    assert run.links == 2
+    views = [view for view in policy.views if view.position is Position.HELD]
+    assert len(views) == 55, "every ten minutes of nine hours"
+    for k, view in enumerate(views):
+        assert view.observation is not None
+        assert view.window is not None
+        assert view.twin_s is not None
+        assert len(view.window) == k + 1
+        assert np.array_equal(view.window[-1], view.observation)
+        assert view.twin_s.shape == (19,)
+        assert view.cluster == "lab"
+    first, last = views[0].observation, views[-1].observation
+    assert first is not None
+    assert last is not None
+    assert not np.array_equal(first, last), "the queue has grown"
+
+
+def test_what_a_policy_sees_changes_nothing_in_the_world() -> None:
+    crowd = [other(1, 4, at=60), other(2, 9, nodes=2, at=2 * HOUR)]
+    blind = Sees()
+    blind.needs = Needs()
+    assert play(Sees(), *crowd, work_h=25, returns=2) == play(blind, *crowd, work_h=25, returns=2)
+
+
+# --- other styles
+
+CROWDED = Params(nodes=4, max_jobs_pu=2, sched_interval_s=60, bf_interval_s=30)
+"""Their third job waits for a place of their own, and one node stands free."""
+
+
+def crowd_out() -> list[SimJob]:
+    return [other(i, 400) for i in (1, 2, 3)]
+
+
+def test_a_link_that_switches_ends_its_predecessor_once_it_has_started_up() -> None:
+    run = play(
+        AtOnce(),
+        *crowd_out(),
+        work_h=15,
+        startup_s=600,
+        style=Style.SWITCH,
+        params=CROWDED,
+    )
+    assert run.finished is not None
+    assert run.began is not None
+    assert run.links > 2, "each is released when a tenth of the time limit is over"
+    assert run.idle_s == 600 * (run.links - 1)
+    assert run.interrupted_s == 0
+    assert run.finished - run.began == 15 * HOUR + 600
+
+
+def test_a_link_that_switches_is_not_early_where_nobody_waits() -> None:
+    run = play(AtOnce(), work_h=15, startup_s=600, style=Style.SWITCH)
+    assert (run.links, run.idle_s) == (2, 0)
+
+
+def test_a_link_that_waits_starts_up_beside_its_predecessor_and_holds_its_nodes() -> None:
+    run = play(AtOnce(), work_h=15, startup_s=600, style=Style.WAIT, returns=2)
+    assert run.finished is not None
+    assert run.began is not None
+    assert run.returns == 0
+    assert 600 < run.idle_s <= LIMIT / 4
+    assert run.finished - run.began == 15 * HOUR + 600, "the second link loses no time"

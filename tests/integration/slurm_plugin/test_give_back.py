@@ -316,6 +316,27 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     assert lines(link)[1:] == ["end 1", f"begin 2 after {state} <>", "end 2"]
 
 
+def test_a_predecessor_that_is_lengthened_meanwhile_is_stood_behind_by_its_new_end(
+    early: MakeEarly,
+) -> None:
+    scene = early()
+    link, root = scene.link, scene.link.slurm.root
+    state, reason, end, start = (root / f"state.{FIRST}").read_text().split()
+    longer = int(end) + 3600
+    then = (
+        f"echo {state} {reason} {longer} {start} >{root}/state.{FIRST}; "
+        f"echo {state} {start} {start} {longer} 1 >{root}/full.{FIRST}"
+    )
+    gate(link, "sbatch", "*after:101*", then)
+    scene.leaves()
+    scene.is_seen(NEW)
+    scene.leaves(NEW)
+    first, second = scene.calls()
+    assert PLANNED in first.argv
+    assert "--dependency=afterany:101?after:101+295" in second.argv
+    assert scene.returns() == "2"
+
+
 @pytest.mark.parametrize("since", ["requeued/2", "lost.2"])
 def test_the_status_tells_of_no_return_once_another_job_stands_for_the_link(
     early: MakeEarly, since: str

@@ -289,6 +289,33 @@ def test_terminated_by_slurm_it_writes_why(
 
 
 @pytest.mark.parametrize(
+    ("slurm_says", "written"),
+    [
+        (None, None),
+        ("COMPLETING", None),
+        ("TIMEOUT", "timeout"),
+        ("CANCELLED", "cancelled"),
+    ],
+)
+def test_a_link_that_was_not_told_its_time_limit_takes_no_silence_for_a_cancellation(
+    make: Callable[..., Link], slurm_says: str | None, written: str | None
+) -> None:
+    """Its time limit ends it as slurmctld comes back. The next link asks Slurm which it was."""
+    link = make(script=TRAPS)
+    silent = link.slurm.root / "slurm.down"
+    silent.touch()
+    process = started(link)
+    if slurm_says is not None:
+        link.slurm.job_is(101, slurm_says)
+        silent.unlink()
+    link.signal_job(process, "TERM")
+    assert end_script(link, process) == 5
+    assert link.end_of(1) == written
+    taken_back = (link.slurm.root / "scancelled").exists()
+    assert taken_back == (written == "cancelled" and (link.chain / "jobs" / "2").exists())
+
+
+@pytest.mark.parametrize(
     ("shown", "written"),
     [
         ("1               N/A                             ", "requeued"),

@@ -75,6 +75,13 @@ def test_a_link_gives_its_nodes_back_no_more_often_than_allowed() -> None:
     assert play(outcomes, released=35, most=9) == (35, 0), "nor for the sake of ten minutes"
 
 
+def test_a_played_table_tells_each_release() -> None:
+    outcomes = [-5.0, *AT_ONCE[1:]]
+    terms = Terms(overlap_price=0.5, returns=2)
+    played = policy_runner.play_policy(table([outcomes, AT_ONCE]), _FromInstant(), terms)
+    assert played.releases == [[0, 30, 36], [0, 36]]
+
+
 def test_a_link_that_starts_in_time_or_late_gives_nothing_back() -> None:
     assert play([0.0] * INSTANTS, released=3, most=2) == (3, 0)
     assert play([1.0] * INSTANTS, released=3, most=2) == (3, 0)
