@@ -105,9 +105,9 @@ class ShapeForecaster:
                     save(answers)
                     for shape, _ in answers:
                         del left[shape]
-                yield
                 if answers and self._now - now >= GOOD_S:
                     return
+                yield
         except Exception as error:
             _log.exception("the twin failed on job shapes")
             save([(shape, _describe_failure(error)) for shape in left])

@@ -148,9 +148,9 @@ class TwinCache:
                 for key, quantile_s in (answers or {}).items():
                     self._answers[key] = TwinAnswer(now, quantile_s)
                     left.pop(key, None)
-                yield
                 if answers and self._now - now >= ANEW_S:
                     return
+                yield
         except Exception:
             _log.exception("the twin failed")
             self._answers |= {key: TwinAnswer(now, None) for key in left}

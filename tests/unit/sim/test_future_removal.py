@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from mirage.domain.piecework import finish_work
 from mirage.errors import ClusterRefused
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
