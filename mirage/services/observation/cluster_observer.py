@@ -119,7 +119,7 @@ class Observer:
 
         now = snapshot.queue.taken_at
         since = now - HISTORY_S
-        jobs = job_history.list_jobs_submitted_since(tx, cluster_id, since, now)
+        jobs = job_history.read_jobs_submitted_since(tx, cluster_id, since, now)
         predecessors = _list_predecessors(snapshot.queue, open_ones)
 
         def build_futures() -> Futures:
