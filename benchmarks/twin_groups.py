@@ -226,9 +226,7 @@ class Site:
             used += nodes
             after = build_afterany(before.job_id)
             mark = str(Mark(ChainId(f"c{i:07}"), 2))
-            standby = replace(
-                before, job_id=300_001 + i, dependencies=after, comment=mark
-            )
+            standby = replace(before, job_id=300_001 + i, dependencies=after, comment=mark)
             pending.append((replace(standby, submit=self._now - run_s), None))
             link = _build_link(nodes, limit_s, before.user, self._now, run_s)
             self.groups[shape].append(replace(link, job_id=standby.job_id))

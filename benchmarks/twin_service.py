@@ -194,7 +194,7 @@ def measure_tree(tree: Path, minutes: int) -> dict[str, Any]:
         shutil.copytree(Path(__file__).parent, Path(folder) / "benchmarks")
         command = [sys.executable, "-m", "benchmarks.twin_service", "--minutes", str(minutes)]
         paths = os.pathsep.join((folder, str(tree)))
-        run = subprocess.run(  # noqa: S603 - our own command
+        run = subprocess.run(
             command,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": paths},

@@ -40,9 +40,7 @@ USUAL = 24
 """The most usual shapes that the twin is asked about unasked."""
 USUAL_S = 7 * 86400
 """Usual shapes are those of jobs that started in these last seconds."""
-_NO_PARTITION = (
-    "the cluster file has no such partition (`mirage cluster import` writes a new one)"
-)
+_NO_PARTITION = "the cluster file has no such partition (`mirage cluster import` writes a new one)"
 AGAIN_S = 3600
 """Seconds between two updates of the usual shapes and of the forecast accuracy."""
 
