@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.twin_groups import SITE_NODES, Site, whole_nodes
+from benchmarks.simulator_workloads import whole_nodes
+from benchmarks.twin_groups import SITE_NODES, Site
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.config.paths import get_data_dir
 from mirage.domain.decision import Decision, PolicyView
@@ -153,7 +154,7 @@ def measure(minutes: int, folder: Path) -> dict[str, Any]:
         job_history.upsert_jobs(tx, cluster_id, build_past(now))
         clusters.set_history_until(tx, cluster_id, now)
     policy, stop = CountingPolicy(), threading.Event()
-    rules = Rules(policy=lambda name: policy, default="twin", observer=Observer(params=params))
+    rules = Rules(policy=lambda _: policy, default="twin", observer=Observer(params=params))
     cluster = LiveSite(site)
     worker = TimedWorker(
         *(store, cluster, cluster_id),

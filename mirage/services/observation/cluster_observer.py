@@ -110,7 +110,7 @@ class Observer:
         cluster_id: int,
         snapshot: Snapshot,
         look: "SnapshotObserver",
-        open_ones: Sequence[OpenHandover],
+        open_ones: Iterable[OpenHandover],
     ) -> Callable[[], "Futures"]:
         """Read what futures are made of. Return what makes them: it needs no database, and takes
         seconds on a large cluster."""
