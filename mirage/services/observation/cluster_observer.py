@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mirage.features.handover_input import HandoverInput as SeenLink
     from mirage.features.observation.feature_vector import SnapshotObserver
     from mirage.policy.twin.twin_forecast import Futures, TwinForecast
+    from mirage.sim.simulator import Simulator
 
 _log = structlog.get_logger(__name__)
 
@@ -146,6 +147,8 @@ class TickObservations:
         self._snapshot = snapshot
         self._looked: SnapshotObserver | str | None = None
         """The observer, or why there is none in this tick; None until somebody asks."""
+        self._stood: Simulator | str | None = None
+        """The simulator of plans, or why there is none; None until somebody asks."""
         self._groups: dict[JobId, TwinGroup] | str | None = None
         """The groups by standby, or why there are none; None until somebody asks the twin."""
 
@@ -154,6 +157,10 @@ class TickObservations:
         look = self._get_look()
         if isinstance(look, str):
             return None, look
+        if self._stood is None:
+            self._stood = _try_observing(lambda: look.stood)
+        if isinstance(self._stood, str):
+            return None, self._stood
         found = _try_observing(lambda: look.observe_link(self._build_link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 

@@ -85,7 +85,8 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
+    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=3600.0))
+    ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
     )
