@@ -199,7 +199,7 @@ def test_nobody_asks_without_end(busy: BusyCluster) -> None:
 def test_a_round_takes_as_many_ticks_as_it_needs(sqlite_store: Store) -> None:
     """The clock tells a second more each time it is looked at: about fifty pieces of the hundred
     futures a tick. The three jobs are too wide to share futures."""
-    busy = BusyCluster(sqlite_store, Observer(params=PARAMS))
+    busy = BusyCluster(sqlite_store, Observer(params=PARAMS), budget_s=0.0)
     ticks = iter(range(10**6))
     foreteller = ShapeForecaster(budget_s=50.0, clock=lambda: float(next(ticks)))
     for nodes in (2, 3, 4):
