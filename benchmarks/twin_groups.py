@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from benchmarks.simulator_workloads import EPOCH, Table, whole_node_params, whole_nodes
 from benchmarks.twin import SHARED, SINCE, UNTIL, Followed
-from mirage.domain.chain import ChainId, Mark
 from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
 from mirage.features.twin_features import LEVELS, compute_late_probability
@@ -219,14 +218,12 @@ class Site:
                 time_limit_s=limit_s,
                 run_s=limit_s,
                 user=f"chain-{i}",
-                comment=str(Mark(ChainId(f"c{i:07}"), 1)),
             )
             run_s = int(self._rng.integers(1, limit_s))
             running.append((before, self._now - run_s, range(used, used + nodes)))
             used += nodes
             after = build_afterany(before.job_id)
-            mark = str(Mark(ChainId(f"c{i:07}"), 2))
-            standby = replace(before, job_id=300_001 + i, dependencies=after, comment=mark)
+            standby = replace(before, job_id=300_001 + i, dependencies=after)
             pending.append((replace(standby, submit=self._now - run_s), None))
             link = _build_link(nodes, limit_s, before.user, self._now, run_s)
             self.groups[shape].append(replace(link, job_id=standby.job_id))
