@@ -29,6 +29,7 @@ from mirage.services.ingest.live_ingest import ingest_queue
 from mirage.services.ingest.required_nodes import complete_reasons
 from mirage.services.notify import notices
 from mirage.services.notify.notices import Watch
+from mirage.services.observation.twin_cache import BUDGET_S
 from mirage.services.operations import retention
 from mirage.services.operations.retention import Retention
 from mirage.services.operations.service_status import TickRecorder
@@ -57,6 +58,9 @@ _FORGERIES_TOLD = 8
 matters less and is easier to forge."""
 
 _PRUNE_EVERY_S = 3600
+_REST = 3
+"""Between two ticks the worker rests so many times as long as it asked the twin: that takes a
+quarter of a core at most, and the API has the rest."""
 _MISSED_TICKS = 3
 """A worker that has not renewed its lease for this many ticks is taken to be dead."""
 
@@ -130,13 +134,34 @@ class Worker:
         while not stop.is_set():
             began = self._cluster.read_clock()
             self.run_tick()
+            rest_s = 0.0
             while (
                 not stop.is_set()
                 and (left := self._compute_due_at(began) - self._cluster.read_clock()) > 0
             ):
-                sleep(min(1.0, left))
+                if rest_s <= 0:
+                    rest_s = _REST * self._ask_twin_ahead() or 1.0
+                nap_s = min(1.0, left, rest_s)
+                sleep(nap_s)
+                rest_s -= nap_s
         with self._store.begin() as tx:
             clusters.release_lease(tx, self._cluster_id, self._holder)
+
+    def _ask_twin_ahead(self) -> float:
+        """Go on for a moment with what the last ticks asked the twin. Return the seconds that it
+        took; 0: nothing is asked."""
+        observer, began = self._rules.observer, time.monotonic()
+        rounds = [] if observer is None else [observer.foresight.round]
+        if self._foreteller is not None:
+            rounds.append(self._foreteller.round)
+        under_way = next((one for one in rounds if one.is_under_way), None)
+        if under_way is None:
+            return 0.0
+        try:
+            under_way.go_on(BUDGET_S)
+        except Exception:
+            _log.exception("the twin's answers are not stored")
+        return time.monotonic() - began
 
     def _compute_due_at(self, began: int) -> int:
         """Return when to read the queue again. Pushes may bring the next read forward or put it

@@ -38,7 +38,8 @@ class EventLog:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self.injected: dict[int, SimJob] = {}
-        """Injected jobs by job id. The mapping is replaced, never changed, since forks share it."""
+        """Injected jobs by job id. Forks share the mapping: from the first one on it is replaced,
+        and never changed."""
         self._ended: list[JobRecord] = []
         self._ended_at: list[int] = []
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.arrays import Ints
+from mirage.domain.piecework import Piecework
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import ClusterRefused
 from mirage.sim import moves
 from mirage.sim.arrays import layout
@@ -57,6 +59,9 @@ from mirage.sim.state.job_lifecycle import free_slot
 from mirage.sim.types import SimJob
 
 _PROBE_RUNS_S = 1
+_PIECE_S = 6 * HOUR_S
+"""Of a simulated future, between two pieces: a tenth of a second on a cluster of thousands of
+jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,20 +151,25 @@ class Present:
         self._probes.append(slot)
 
     def simulate_starts(
-        self, run_s: Ints, spans: Iterable[tuple[int, Arrivals]]
-    ) -> list[int | None]:
-        """Simulate one future. Return the starts of the probes in the order in which they were
-        added, epoch seconds; None: not started by the end of the last span.
+        self,
+        run_s: Ints,
+        spans: Iterable[tuple[int, Arrivals]],
+        awaited: Sequence[int] | None = None,
+    ) -> Piecework[list[int | None]]:
+        """Simulate one future. Return the starts of the awaited probes, epoch seconds; None: not
+        started by the end of the last span.
 
         In this future live jobs run for `run_s` seconds in all (int64[slots]). `spans`: an instant,
-        and all arrivals up to it. The next span is asked for only if a probe has not started.
+        and all arrivals up to it. The next span is asked for only if an awaited probe has not
+        started. `awaited`: numbers of probes, in the order in which they were added; None: all.
         """
         twin = self._used = self._base.fork(over=self._used)
         twin.arena.state[layout.CURSOR] = 0
         while short := int(check_instant_room(twin.arena.state, twin.arena.site)):
             twin.arena.make_room(short)
         live = twin.arena.get_live_records()
-        ids = live[self._probes, ID].tolist()
+        slots = self._probes if awaited is None else [self._probes[i] for i in awaited]
+        ids = live[slots, ID].tolist()
         write_run_times(twin.arena.state, twin.arena.site, run_s)
         live[self._probes, RUN] = _PROBE_RUNS_S
         starts: list[int | None] = [None] * len(ids)
@@ -170,10 +180,11 @@ class Present:
             size = (len(arrivals.at) + len(ids), 3)
             results = twin.arena.results = np.full(size, NONE, dtype=np.int64)
             waiting = [i for i, start in enumerate(starts) if start is None]
-            twin.arena.get_live_records()[[self._probes[i] for i in waiting], ROW] = rows[waiting]
+            twin.arena.get_live_records()[[slots[i] for i in waiting], ROW] = rows[waiting]
             for i in waiting:
-                if results[rows[i], 0] == NONE:
-                    twin.run_until_started(ids[i], until)
+                while results[rows[i], 0] == NONE and twin.now < until:
+                    twin.run_until_started(ids[i], min(until, twin.now + _PIECE_S))
+                    yield
             for i in waiting:
                 if results[rows[i], 0] != NONE:
                     starts[i] = int(results[rows[i], 0])

@@ -99,22 +99,28 @@ class Simulator:
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
         """Submit `job` now or at a later instant; its id. ClusterRefused where Slurm refuses."""
-        job_id = job.job_id
-        if not job_id:
-            job_id, self._next_id = self._next_id, self._next_id + 1
-        elif self.arena.find_slot(job_id) != NONE:
-            raise ClusterRefused(f"job id {job_id} is taken")
+        if job.job_id and self.arena.find_slot(job.job_id) != NONE:
+            raise ClusterRefused(f"job id {job.job_id} is taken")
+        job_id = job.job_id or self._next_id
+        # Forks share the mapping.
+        self._told.injected = dict(self._told.injected)
+        self._submit(job, job_id, self.now if at is None else max(at, self.now))
+        return job_id
+
+    def _submit(self, job: SimJob, job_id: int, instant: int) -> int:
+        """Submit a job whose id is not taken; its slot."""
         self._next_id = max(self._next_id, job_id + 1)
         record = self.arena.build_record(job, job_id)
         if record[layout.REFUSAL]:
             raise ClusterRefused(_format_refusal(REFUSALS[record[layout.REFUSAL]]))
-        self._told.injected = {**self._told.injected, job_id: job}
+        self._told.injected[job_id] = job
         refused = self.arena[layout.REFUSED]
-        instant = self.now if at is None else max(at, self.now)
-        self._apply_move(moves.inject_job, self.arena.results, record, self.arena.extras, instant)
+        slot = self._apply_move(
+            moves.inject_job, self.arena.results, record, self.arena.extras, instant
+        )
         if self.arena.state[layout.REFUSED] != refused:
             raise ClusterRefused(_format_refusal(REFUSALS[1]))
-        return job_id
+        return int(slot)
 
     def remove(self, job_id: int) -> None:
         """End the job now, waiting or running (scancel)."""
@@ -161,10 +167,12 @@ class Simulator:
             raise ClusterRefused(f"Invalid node name specified: {node}")
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
-    def _apply_move(self, move: Callable[..., Any], *given: Any) -> None:
-        """Make a move. The next call that returns events returns those of the move too."""
-        self.arena.apply_move(move, *given)
+    def _apply_move(self, move: Callable[..., Any], *given: Any) -> Any:
+        """Make a move; its result. The next call that returns events returns those of the move
+        too."""
+        result = self.arena.apply_move(move, *given)
         self._events += self._told.read_events(self.arena.state)
+        return result
 
     # Twins
 
@@ -205,11 +213,11 @@ class Simulator:
         twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
-            slot = twin.arena.find_slot(twin.inject(bare))
+            slot = twin._submit_of_queue(bare)
             chosen = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
             twin._apply_move(moves.restore_running, twin.arena.results, slot, chosen, since)
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
-            slot = twin.arena.find_slot(twin.inject(job))
+            slot = twin._submit_of_queue(job)
             twin.arena.get_live_records()[slot, layout.SUBMIT] = (
                 min(job.submit, now) if job.submit else now
             )
@@ -221,6 +229,13 @@ class Simulator:
         )
         twin._events.clear()
         return twin
+
+    def _submit_of_queue(self, job: SimJob) -> int:
+        """Submit like `inject` to a simulator without forks; its slot. Nothing is searched for or
+        copied, as a queue may have tens of thousands of jobs."""
+        if job.job_id in self._told.injected:
+            raise ClusterRefused(f"job id {job.job_id} is taken")
+        return self._submit(job, job.job_id or self._next_id, self.now)
 
     # Views
 

@@ -100,15 +100,15 @@ class SimulatorMemory:
         while short := engine.check_instant_room(self.state, self.site):
             self.make_room(int(short))
 
-    def apply_move(self, move: Callable[..., Any], *given: Any) -> None:
-        """Carry out a move, after making room for it. Passes that are due because of the move run
-        at the next advance."""
+    def apply_move(self, move: Callable[..., Any], *given: Any) -> Any:
+        """Carry out a move, after making room for it, and return its result. Passes that are due
+        because of the move run at the next advance."""
         self.state[layout.LISTENING] = 1
         self._ensure_instant_room()
         while short := engine.check_arrival_room(self.state, NONE, self.extras):
             self.make_room(int(short))
         self.state[layout.VERSION] += 1
-        move(self.state, self.site, *given)
+        return move(self.state, self.site, *given)
 
     def build_record(self, job: SimJob, job_id: int) -> Ints:
         """Build the record of a job, and enter its names into the state."""

@@ -6,6 +6,7 @@ and a plan holds the starts that the scheduler would plan from time limits.
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import cached_property
 from math import log1p
 from typing import Final
 
@@ -83,12 +84,19 @@ class SnapshotObserver:
     once; a simulator built from the snapshot computes the plans."""
 
     def __init__(self, snapshot: Snapshot, params: Params, memory: RunningStats) -> None:
-        """Raises InputError if the cluster file and the queue contradict each other."""
-        self._memory = memory
+        self._memory, self._snapshot, self._params = memory, snapshot, params
         self._shown = ObservedQueue(snapshot.queue, snapshot.nodes, params, memory.users)
-        self.stood = build_queue_simulator(params, snapshot.queue, snapshot.nodes).simulator
         self._per_user = _has_user_limits(params)
         self._planned: dict[Hashable, Plans] = {}
+
+    @cached_property
+    def stood(self) -> Simulator:
+        """Return the simulator built from the snapshot, which takes a second for ten thousand jobs.
+
+        Raises InputError if the cluster file and the queue contradict each other.
+        """
+        shown = self._snapshot
+        return build_queue_simulator(self._params, shown.queue, shown.nodes).simulator
 
     def observe_link(self, link: HandoverInput) -> Observation:
         """Return the observation for this link: float32[F]."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.arrays import Ints
 from mirage.domain.decision import Forecast
+from mirage.domain.piecework import Piecework, finish_work
 from mirage.domain.time_units import DAY_S
 from mirage.features.futures.future_sampler import (
     FutureSampler,
@@ -147,13 +148,25 @@ class Futures:
             self._present, recent, history.run_times, predecessors, twin.how
         )
 
+    @property
+    def now(self) -> int:
+        """Return the instant of the present, epoch seconds."""
+        return self._present.now
+
     def simulate_waits(self, probes: Sequence[Probe]) -> list[TwinForecast]:
         """Answer questions from the same futures, each simulated once.
 
         The probes take nothing from other jobs, but while they wait they may reserve nodes: what is
         asked together should need few nodes (`group_probes`).
         """
-        now, horizon_s = self._present.now, self._twin.horizon_s
+        return finish_work(self.sample_waits(probes))
+
+    def sample_waits(self, probes: Sequence[Probe]) -> Piecework[list[TwinForecast]]:
+        """Answer like `simulate_waits`, in pieces of some hours of one future.
+
+        A question that is settled takes no part in more futures.
+        """
+        now, horizon_s = self.now, self._twin.horizon_s
         present = self._present.fork()
         for probe in probes:
             if probe.link.job_id:
@@ -161,35 +174,43 @@ class Futures:
             else:
                 present.add_probe(probe.link.build_successor(now), probe.priority)
         waits = np.empty((self._twin.samples, len(probes)), dtype=np.int64)
+        counts = np.full(len(probes), self._twin.samples)
+        unsettled = list(range(len(probes)))
         for count in range(self._twin.samples):
-            if count in _LOOKS and all(
-                probe.is_settled(waits[:count, i]) for i, probe in enumerate(probes)
-            ):
-                waits = waits[:count]
-                break
+            if count in _LOOKS:
+                counts[unsettled] = count
+                unsettled = [i for i in unsettled if not probes[i].is_settled(waits[:count, i])]
+                counts[unsettled] = self._twin.samples
+                if not unsettled:
+                    break
             # Of its own: how far one future is drawn must not change the next one.
             rng = np.random.default_rng((self._seed, count))
-            waits[count] = self._simulate_future(present, self._sampler.draw_future(rng))
-        return [
-            TwinForecast(np.sort(wait_s), int((wait_s == horizon_s).sum())) for wait_s in waits.T
-        ]
+            future = self._sampler.draw_future(rng)
+            waits[count, unsettled] = yield from self._simulate_future(present, future, unsettled)
+        samples = [np.sort(waits[:count, i]) for i, count in enumerate(counts.tolist())]
+        return [TwinForecast(wait_s, int((wait_s == horizon_s).sum())) for wait_s in samples]
 
-    def try_waits(self, probes: Sequence[Probe]) -> list[TwinForecast | Exception]:
-        """Answer like `simulate_waits`. If that fails, each is answered alone, or by its error."""
+    def try_waits(self, probes: Sequence[Probe]) -> Piecework[list[TwinForecast | Exception]]:
+        """Answer like `sample_waits`. If that fails, each is answered alone, or by its error."""
         try:
-            return list(self.simulate_waits(probes))
+            return list((yield from self.sample_waits(probes)))
         except Exception as error:
             if len(probes) == 1:
                 return [error]
-        return [told for probe in probes for told in self.try_waits([probe])]
+        answers: list[TwinForecast | Exception] = []
+        for probe in probes:
+            answers += yield from self.try_waits([probe])
+        return answers
 
-    def _simulate_future(self, present: Present, future: SampledFuture) -> list[int]:
-        """Return the waits of all probes, in seconds. Nearly all start on the first day, so the
-        rest is simulated only for those that do not."""
+    def _simulate_future(
+        self, present: Present, future: SampledFuture, awaited: Sequence[int]
+    ) -> Piecework[list[int]]:
+        """Return the waits of the awaited probes, in seconds. Nearly all start on the first day, so
+        the rest is simulated only for those that do not."""
         horizon_s, now = self._twin.horizon_s, present.now
         ends = (now + min(DAY_S, horizon_s), now + horizon_s)
-        starts = present.simulate_starts(
-            future.run_s, ((until, future.draw_arrivals(until)) for until in ends)
+        starts = yield from present.simulate_starts(
+            future.run_s, ((until, future.draw_arrivals(until)) for until in ends), awaited
         )
         return [horizon_s if start is None else start - now for start in starts]
 

@@ -1,12 +1,12 @@
 """Asks the twin how long jobs of the usual shapes would wait, before users ask.
 
-The worker runs this after all moves of a tick. Each tick brings a little time, which is saved up
-for a round over the shapes that are due. Shapes that users asked about come first.
+The worker runs this after all moves of a tick. What a tick has no time for goes on between the
+ticks. Shapes that users asked about come first.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,8 @@ from mirage.errors import MirageError, NotFound
 from mirage.services.chains.open_handovers import list_open_handovers
 from mirage.services.forecasts import forecast_calibration, submission_forecast
 from mirage.services.forecasts.submission_forecast import ASKED_S
-from mirage.services.observation.cluster_observer import NO_FILE, Observer, list_predecessors
-from mirage.services.observation.twin_cache import BUDGET_S, LONGEST_SAVING
+from mirage.services.observation.cluster_observer import NO_FILE, Observer
+from mirage.services.observation.twin_cache import BUDGET_S, PacedRound
 from mirage.sim.types import Params, SelectType
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
@@ -40,47 +40,75 @@ USUAL = 24
 """The most usual shapes that the twin is asked about unasked."""
 USUAL_S = 7 * 86400
 """Usual shapes are those of jobs that started in these last seconds."""
+_NO_PARTITION = "the cluster file has no such partition (`mirage cluster import` writes a new one)"
 AGAIN_S = 3600
 """Seconds between two updates of the usual shapes and of the forecast accuracy."""
 
 
 @dataclass(slots=True)
 class ShapeForecaster:
-    """Asks the twin about job shapes in the time that each tick brings; keeps the last queue."""
+    """Asks the twin about job shapes in the time that there is; keeps the last queue."""
 
     budget_s: float = BUDGET_S
     """The seconds that a tick brings."""
     clock: Callable[[], float] = time.perf_counter
-    _saved_s: float = 0.0
+    round: PacedRound = field(init=False)
+    _now: int = 0
+    """The instant of the last tick."""
     _usual_at: int | None = None
     _before: Queue | None = None
+
+    def __post_init__(self) -> None:
+        self.round = PacedRound(self.clock)
 
     def run_tick(
         self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
     ) -> None:
         """Record trials, update the usual shapes, and forecast what the tick has time for."""
-        now = snapshot.queue.taken_at
+        now = self._now = snapshot.queue.taken_at
         self._record_trials(store, cluster_id, snapshot.queue)
         if self._usual_at is None or now >= self._usual_at + AGAIN_S:
             self._usual_at = now
             with store.begin() as tx:
                 _refresh_usual_shapes(tx, cluster_id, now, observer)
                 forecast_calibration.judge_sources(tx, cluster_id, now)
-        self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
         if observer is not None and not observer.is_compiled():
             return  # the requests stay open until the compilation is over
-        with store.read() as tx:
-            wanted = shape_forecasts.has_open_requests(tx, cluster_id, now - ASKED_S)
-            due = shape_forecasts.list_due_shapes(
-                tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
-            )
-            # If a user waits, a round may use time that is saved up only afterwards.
-            if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
-                return
-            told = list(self._forecast_due_shapes(due, tx, cluster_id, snapshot, observer))
-        with store.begin() as tx:
-            for shape, answer in told:
-                shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
+        begun = self.clock()
+        if not self.round.is_under_way:
+            with store.read() as tx:
+                due = shape_forecasts.list_due_shapes(
+                    tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
+                )
+                if not due:
+                    return
+                work = _forecast_shapes(due, tx, cluster_id, snapshot, observer)
+            save = partial(_store_answers, store, cluster_id, now)
+            self.round.begin(self._keep_forecasts(work, due, now, save))
+        self.round.go_on(self.budget_s - (self.clock() - begun))
+
+    def _keep_forecasts(
+        self,
+        work: Iterator["_Answers | None"],
+        due: Sequence[JobShape],
+        now: int,
+        save: Callable[["_Answers"], None],
+    ) -> Iterator[None]:
+        """Do the work, and store what it answers, until the queue that it began from is old. If the
+        work fails, this is the answer for the shapes that have none yet."""
+        left = dict.fromkeys(due)
+        try:
+            for answers in work:
+                if answers:
+                    save(answers)
+                    for shape, _ in answers:
+                        del left[shape]
+                if answers and self._now - now >= GOOD_S:
+                    return
+                yield
+        except Exception as error:
+            _log.exception("the twin failed on job shapes")
+            save([(shape, _describe_failure(error)) for shape in left])
 
     def _record_trials(self, store: Store, cluster_id: int, queue: Queue) -> None:
         """Store trials for the jobs that are new since the last look; none at the first look."""
@@ -93,97 +121,67 @@ class ShapeForecaster:
                 tx, cluster_id, forecast_calibration.try_forecasts(queue, before, told)
             )
 
-    def _forecast_due_shapes(
-        self,
-        due: Sequence[JobShape],
-        tx: Transaction,
-        cluster_id: int,
-        snapshot: Snapshot,
-        observer: Observer | None,
-    ) -> Iterator[tuple[JobShape, Forecast | str]]:
-        """Yield at least one forecast, or why there is none, and more while there is time."""
-        begun = self.clock()
-        asked = _prepare_query(tx, cluster_id, snapshot, observer)
-        links = {
-            shape: asked if isinstance(asked, str) else asked.build_link(shape) for shape in due
-        }
-        refused = [(shape, link) for shape, link in links.items() if isinstance(link, str)]
-        yield from refused
-        wanted = [(shape, link) for shape, link in links.items() if not isinstance(link, str)]
-        if not isinstance(asked, str):
-            for answers in asked.forecast_links(wanted):
-                yield from answers
-                if self.clock() - begun >= self._longest_s:
-                    break
-        # The first round after an installation compiles: later rounds do not pay for that.
-        took_s = min(self.clock() - begun, 2 * self._longest_s)
-        self._saved_s = max(self._saved_s - took_s, -self._longest_s)
 
-    @property
-    def _longest_s(self) -> float:
-        """Return the seconds after which a round asks about no further shape."""
-        return LONGEST_SAVING * self.budget_s
+_Answers = Sequence[tuple[JobShape, Forecast | str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _TwinQuery:
-    """The data for the twin's forecasts of one tick."""
-
-    look: "SnapshotObserver"
-    futures: "Futures"
-    params: Params
-    now: int
-
-    def build_link(self, shape: JobShape) -> "HandoverInput | str":
-        """Build a job of this shape, or say why the twin cannot be asked about it."""
-        if shape.partition not in {p.name for p in self.params.partitions}:
-            return (
-                "the cluster file has no such partition (`mirage cluster import` writes a new one)"
-            )
-        return _build_link(self.params, shape, self.now)
-
-    def forecast_links(
-        self, links: Sequence[tuple[JobShape, "HandoverInput"]]
-    ) -> Iterator[list[tuple[JobShape, Forecast | str]]]:
-        """Yield the answers of shapes that share futures, in about the order given."""
-        from mirage.policy.twin.twin_forecast import (  # noqa: PLC0415 - see above
-            build_probe,
-            group_probes,
-        )
-
-        probes = [build_probe(self.look, link) for _, link in links]
-        for places in group_probes(probes, self.params):
-            told = self.futures.try_waits([probes[i] for i in places])
-            yield [(links[i][0], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
+def _store_answers(store: Store, cluster_id: int, now: int, answers: _Answers) -> None:
+    with store.begin() as tx:
+        for shape, answer in answers:
+            shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
 
 
-def _prepare_query(
-    tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
-) -> _TwinQuery | str:
-    """Return the data for the twin's forecasts, or why there is none."""
+def _forecast_shapes(
+    due: Sequence[JobShape],
+    tx: Transaction,
+    cluster_id: int,
+    snapshot: Snapshot,
+    observer: Observer | None,
+) -> Iterator[_Answers | None]:
+    """Return the pieces of the work: a forecast for each shape, or why there is none. What they
+    need of the database is read before."""
     if observer is None:
-        return NO_FILE
-    from mirage.policy.twin.twin_forecast import Futures, Twin  # noqa: PLC0415 - see above
-
-    now = snapshot.queue.taken_at
+        return iter([[(shape, NO_FILE) for shape in due]])
     try:
         look = observer.observe_cluster(tx, cluster_id, snapshot)
-        history = observer.read_history(tx, cluster_id, snapshot)
+        open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
+        build_futures = observer.prepare_futures(tx, cluster_id, snapshot, look, open_ones)
     except MirageError as error:
-        return str(error)
-    open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
-    predecessors = list_predecessors(snapshot.queue, open_ones)
-    futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
-    return _TwinQuery(look, futures, observer.params, now)
+        return iter([[(shape, str(error)) for shape in due]])
+    return _forecast_from_futures(build_futures, look, observer.params, due)
+
+
+def _forecast_from_futures(
+    build_futures: "Callable[[], Futures]",
+    look: "SnapshotObserver",
+    params: Params,
+    due: Sequence[JobShape],
+) -> Generator[_Answers | None, None, None]:
+    """Yield None after a piece of the work, and the answers of shapes that share futures."""
+    from mirage.policy.twin.twin_forecast import build_probe, group_probes  # noqa: PLC0415 - see above
+
+    names = {partition.name for partition in params.partitions}
+    yield [(shape, _NO_PARTITION) for shape in due if shape.partition not in names]
+    shapes = [shape for shape in due if shape.partition in names]
+    futures = build_futures()
+    yield None
+    links = [_build_link(params, shape, futures.now) for shape in shapes]
+    probes = [build_probe(look, link) for link in links]
+    for places in group_probes(probes, params):
+        told = yield from futures.try_waits([probes[i] for i in places])
+        yield [(shapes[i], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
 
 
 def _read_forecast(told: "TwinForecast | Exception") -> Forecast | str:
-    if isinstance(told, MirageError):
-        return str(told)
     if isinstance(told, Exception):
-        _log.error("the twin failed on a job shape", exc_info=told)
-        return f"the simulation failed: {told!r}"
+        if not isinstance(told, MirageError):
+            _log.error("the twin failed on a job shape", exc_info=told)
+        return _describe_failure(told)
     return told.to_forecast()
+
+
+def _describe_failure(error: Exception) -> str:
+    return str(error) if isinstance(error, MirageError) else f"the simulation failed: {error!r}"
 
 
 def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":

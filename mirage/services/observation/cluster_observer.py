@@ -4,7 +4,7 @@ An observation is made from this tick's queue and nodes, the cluster file, and t
 If one of these is missing, there is no observation, and the decision says why.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +22,7 @@ from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.observation.observation_window import ObservationWindow
 from mirage.services.observation.twin_cache import (
     HISTORY_S,
+    GroupAnswers,
     GroupKey,
     Quantiles,
     TwinAnswer,
@@ -37,10 +38,10 @@ from mirage.store.operations import clusters
 
 if TYPE_CHECKING:
     # They import numba: half a second and 60 MiB, wasted if only rules decide.
-    from mirage.features.futures.submission_history import SubmissionHistory
     from mirage.features.handover_input import HandoverInput as SeenLink
     from mirage.features.observation.feature_vector import SnapshotObserver
-    from mirage.policy.twin.twin_forecast import TwinForecast
+    from mirage.policy.twin.twin_forecast import Futures, TwinForecast
+    from mirage.sim.simulator import Simulator
 
 _log = structlog.get_logger(__name__)
 
@@ -104,20 +105,29 @@ class Observer:
         nodes = _order_nodes(snapshot.nodes, self.node_names, self.params.nodes)
         return Snapshot(queue=snapshot.queue, nodes=nodes)
 
-    def read_history(
-        self, tx: Transaction, cluster_id: int, snapshot: Snapshot
-    ) -> "SubmissionHistory":
-        """Read the submission history that the twin's futures are made of."""
+    def prepare_futures(
+        self,
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        look: "SnapshotObserver",
+        open_ones: Iterable[OpenHandover],
+    ) -> Callable[[], "Futures"]:
+        """Read what futures are made of. Return what makes them: it needs no database, and takes
+        seconds on a large cluster."""
         from mirage.features.futures.submission_history import SubmissionHistory  # noqa: PLC0415 - see above
+        from mirage.policy.twin.twin_forecast import Futures, Twin  # noqa: PLC0415
 
         now = snapshot.queue.taken_at
         since = now - HISTORY_S
-        return SubmissionHistory.from_accounting(
-            self.params,
-            job_history.list_jobs_submitted_since(tx, cluster_id, since, now),
-            since,
-            now,
-        )
+        jobs = job_history.read_jobs_submitted_since(tx, cluster_id, since, now)
+        predecessors = _list_predecessors(snapshot.queue, open_ones)
+
+        def build_futures() -> Futures:
+            history = SubmissionHistory.from_accounting(self.params, jobs, since, now)
+            return Futures(Twin(), look.stood, history, predecessors, seed=now)
+
+        return build_futures
 
 
 class TickObservations:
@@ -137,6 +147,8 @@ class TickObservations:
         self._snapshot = snapshot
         self._looked: SnapshotObserver | str | None = None
         """The observer, or why there is none in this tick; None until somebody asks."""
+        self._stood: Simulator | str | None = None
+        """The simulator of plans, or why there is none; None until somebody asks."""
         self._groups: dict[JobId, TwinGroup] | str | None = None
         """The groups by standby, or why there are none; None until somebody asks the twin."""
 
@@ -145,6 +157,10 @@ class TickObservations:
         look = self._get_look()
         if isinstance(look, str):
             return None, look
+        if self._stood is None:
+            self._stood = _try_observing(lambda: look.stood)
+        if isinstance(self._stood, str):
+            return None, self._stood
         found = _try_observing(lambda: look.observe_link(self._build_link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 
@@ -205,23 +221,14 @@ class TickObservations:
 
     def _answer_groups(
         self, look: "SnapshotObserver", groups: Sequence[TwinGroup]
-    ) -> Iterator[dict[GroupKey, Quantiles | None]]:
-        """Yield the answers of the groups that share futures."""
-        from mirage.policy.twin.twin_forecast import (  # noqa: PLC0415 - see above
-            Futures,
-            Twin,
-            group_probes,
-        )
-
+    ) -> Iterator[GroupAnswers | None]:
+        """Return the pieces of the work. What they need of the database is read before: they may
+        outlast the tick."""
         assert self._observer is not None  # noqa: S101 - the caller looked
-        now, params = self._snapshot.queue.taken_at, self._observer.params
-        history = self._observer.read_history(self._tx, self._cluster_id, self._snapshot)
-        predecessors = list_predecessors(self._snapshot.queue, self._open_ones)
-        futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
-        probes = [group.probe for group in groups]
-        for places in group_probes(probes, params):
-            told = futures.try_waits([probes[i] for i in places])
-            yield {groups[i].key: _read_quantiles(one) for i, one in zip(places, told, strict=True)}
+        build_futures = self._observer.prepare_futures(
+            self._tx, self._cluster_id, self._snapshot, look, self._open_ones
+        )
+        return _answer_from_futures(build_futures, groups, self._observer.params)
 
     def _build_look(self) -> "SnapshotObserver":
         if self._observer is None:
@@ -274,6 +281,20 @@ def _build_group(
     return TwinGroup(*key, shortest_s, build_probe(look, members[0][0], stakes))
 
 
+def _answer_from_futures(
+    build_futures: Callable[[], "Futures"], groups: Sequence[TwinGroup], params: Params
+) -> Generator[GroupAnswers | None, None, None]:
+    """Yield None after a piece of the work, and the answers of groups that share futures."""
+    from mirage.policy.twin.twin_forecast import group_probes  # noqa: PLC0415 - see above
+
+    futures = build_futures()
+    yield None
+    probes = [group.probe for group in groups]
+    for places in group_probes(probes, params):
+        told = yield from futures.try_waits([probes[i] for i in places])
+        yield {groups[i].key: _read_quantiles(one) for i, one in zip(places, told, strict=True)}
+
+
 def _read_quantiles(told: "TwinForecast | Exception") -> Quantiles | None:
     if isinstance(told, Exception):
         _log.error("the twin failed on a hand-over", exc_info=told)
@@ -281,7 +302,7 @@ def _read_quantiles(told: "TwinForecast | Exception") -> Quantiles | None:
     return told.compute_quantiles()
 
 
-def list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:
+def _list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:
     """List the running predecessors of open hand-overs: user and start, epoch seconds."""
     shown = (queue.find_job(one.predecessor.job_id) for one in open_ones)
     return {(job.user, job.start) for job in shown if job is not None and job.start is not None}

@@ -2,23 +2,28 @@
 
 A future costs a tenth of a millisecond on a cluster of a hundred nodes, and seconds on one of
 thousands of jobs. Answers change slowly, so the twin is asked anew after ten minutes at the latest.
-Each tick brings a little time to ask, which is saved up for answers that take longer. The group
-that has waited longest for an answer is next. The answers are lost when the service stops.
+What a tick has no time for goes on between the ticks, and decisions take the last answers until
+then. The answers are lost when the service stops.
 """
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
+from mirage.domain.time_units import DAY_S
 from mirage.episodes.table.twin_forecasts import ASKED
 
 if TYPE_CHECKING:
     # It imports numba: half a second and 60 MiB, wasted if nobody asks the twin.
     from mirage.policy.twin.twin_forecast import Probe
+
+_log = structlog.get_logger(__name__)
 
 ANEW_S = 600
 """Seconds after which the twin is asked about a group again, at the latest."""
@@ -27,11 +32,12 @@ GOOD_FOR = 4
 NEAR = 3
 """Places, each of a tenth more jobs ahead, within which an answer may stand in for another one."""
 BUDGET_S = 0.25
-"""That a tick brings: a thousand hand-overs are to be decided in a second."""
-LONGEST_SAVING = 12
-"""Ticks that are saved up for at most: the first ask after an installation compiles."""
-HISTORY_S = 21 * 86400
+"""That a tick spends on the twin, and the worker at a time between two ticks: a thousand hand-overs
+are to be decided in a second."""
+HISTORY_S = 21 * DAY_S
 """Of submissions: days to come are cut out of the last seven, run times are learned from all."""
+
+_OVER = object()
 
 Quantiles = NDArray[np.int32]
 
@@ -70,24 +76,48 @@ class TwinGroup:
 
 
 GroupKey = tuple[Hashable, int]
-TwinQuery = Callable[[Sequence[TwinGroup]], Iterator[Mapping[GroupKey, Quantiles | None]]]
-"""Yields the answers of some groups at a time, in about the order of the groups."""
+GroupAnswers = Mapping[GroupKey, Quantiles | None]
+TwinQuery = Callable[[Sequence[TwinGroup]], Iterator[GroupAnswers | None]]
+"""Yields after each piece of the work; None: the piece has answered nothing."""
+
+
+@dataclass(slots=True)
+class PacedRound:
+    """A round of questions to the twin, worked off in pieces whenever there is time."""
+
+    clock: Callable[[], float] = time.perf_counter
+    _pieces: Iterator[object] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._pieces is not None
+
+    def begin(self, pieces: Iterator[object]) -> None:
+        """Take a round in place of one that is under way."""
+        self._pieces = pieces
+
+    def go_on(self, seconds: float) -> None:
+        """Do pieces for so many seconds, or until the round is over. A piece is done to its end."""
+        until = self.clock() + seconds
+        while self._pieces is not None and self.clock() < until:
+            if next(self._pieces, _OVER) is _OVER:
+                self._pieces = None
 
 
 @dataclass(slots=True)
 class TwinCache:
-    """The recent answers, and the time that is left to ask for more."""
+    """The recent answers, and the round of questions that is under way."""
 
     budget_s: float = BUDGET_S
+    """Of a tick, seconds."""
     clock: Callable[[], float] = time.perf_counter
+    round: PacedRound = field(init=False)
+    _now: int = 0
+    """The instant of the last tick."""
     _answers: dict[GroupKey, TwinAnswer] = field(default_factory=dict)
-    _turns: dict[GroupKey, None] = field(default_factory=dict)
-    """The groups that wait for an answer, longest first."""
-    _tick: int = 0
-    _saved_s: float = 0.0
-    _cost_s: float = 0.0
-    """The most seconds between two answers of the last asking; the next are expected to take as
-    long."""
+
+    def __post_init__(self) -> None:
+        self.round = PacedRound(self.clock)
 
     def get_answer(self, group: TwinGroup, now: int) -> TwinAnswer | None:
         """Return the last answer for the group, or for the nearest place in the queue; None if
@@ -98,36 +128,42 @@ class TwinCache:
         return next((a for a in answers if now - a.at < GOOD_FOR * group.part_s), None)
 
     def refresh_answers(self, groups: Sequence[TwinGroup], now: int, ask: TwinQuery) -> None:
-        """Ask for the groups of a tick that are due, as far as the saved time goes."""
-        self._begin_tick(now)
-        due = {group.key: group for group in groups if self._is_due(group, now)}
-        # A group that is not wanted any more gives up its turn.
-        self._turns = {key: None for key in (*self._turns, *due) if key in due}
-        answers, cost_s = ask([due[key] for key in self._turns]), 0.0
-        while self._turns and 0.0 < self._saved_s >= self._cost_s:
-            begun = self.clock()
-            try:
-                made = next(answers, {})
-            finally:
-                took_s = self.clock() - begun
-                self._saved_s -= took_s
-                cost_s = max(cost_s, min(took_s, LONGEST_SAVING * self.budget_s))
-                self._cost_s = cost_s
-            for key, quantile_s in made.items():
-                self._answers[key] = TwinAnswer(now, quantile_s)
-                self._turns.pop(key, None)
-            if not made:
-                break
+        """Begin a round about the groups that are due, unless one is under way; and go on with the
+        round for as long as a tick may. The group that has waited longest is asked about first."""
+        begun, self._now = self.clock(), now
+        due = [] if self.round.is_under_way else self._list_due(groups, now)
+        if due:
+            self._forget_answers(now)
+            self.round.begin(self._keep_answers(ask(due), [group.key for group in due], now))
+        self.round.go_on(self.budget_s - (self.clock() - begun))
 
-    def _is_due(self, group: TwinGroup, now: int) -> bool:
+    def _keep_answers(
+        self, work: Iterator[GroupAnswers | None], keys: Sequence[GroupKey], now: int
+    ) -> Iterator[None]:
+        """Do the work, and keep what it answers, until the queue that it began from is old. If the
+        work fails, the groups that have no answer yet have failed."""
+        left = dict.fromkeys(keys)
+        try:
+            for answers in work:
+                for key, quantile_s in (answers or {}).items():
+                    self._answers[key] = TwinAnswer(now, quantile_s)
+                    left.pop(key, None)
+                if answers and self._now - now >= ANEW_S:
+                    return
+                yield
+        except Exception:
+            _log.exception("the twin failed")
+            self._answers |= {key: TwinAnswer(now, None) for key in left}
+
+    def _list_due(self, groups: Sequence[TwinGroup], now: int) -> list[TwinGroup]:
+        ages_s = {group.key: self._compute_age_s(group, now) for group in groups}
+        due = [group for group in groups if ages_s[group.key] >= min(ANEW_S, group.part_s)]
+        return sorted(due, key=lambda group: -ages_s[group.key])
+
+    def _compute_age_s(self, group: TwinGroup, now: int) -> float:
         answer = self._answers.get(group.key)
-        return answer is None or now - answer.at >= min(ANEW_S, group.part_s)
+        return math.inf if answer is None else now - answer.at
 
-    def _begin_tick(self, now: int) -> None:
-        """Add a tick's time once for each instant; at most one answer's time is saved up."""
-        if now == self._tick:
-            return
-        most_s = max(self.budget_s, self._cost_s)
-        self._tick, self._saved_s = now, min(max(self._saved_s, 0.0) + self.budget_s, most_s)
-        horizon_s = 7 * 86400
+    def _forget_answers(self, now: int) -> None:
+        horizon_s = 7 * DAY_S
         self._answers = {k: v for k, v in self._answers.items() if now - v.at < horizon_s}

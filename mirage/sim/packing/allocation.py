@@ -226,16 +226,18 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
     groups = room.slots + 2
     tables = max(4, min(len(names.kinds) + 8, _TABLES_MOST // (groups * words)))
     maps = 2 * tests + 2 * len(params.reservations) + 5
+    shapes, users = _add_room(len(names.shapes)), _add_room(len(names.associations))
+    kinds, forms = _add_room(len(names.kinds)), _add_room(len(names.forms))
     lengths = {
         layout.CHOSEN: words,
         layout.USABLE: words,
         layout.FOUND: words,
         layout.WANTED: words,
         layout.SPARE: words,
-        layout.MEMO_STAMP: len(names.shapes) + 8,
-        layout.MEMO: len(names.shapes) + 8,
-        layout.TESTS_STAMP: len(names.associations) + 8,
-        layout.TESTS: len(names.associations) + 8,
+        layout.MEMO_STAMP: shapes,
+        layout.MEMO: shapes,
+        layout.TESTS_STAMP: users,
+        layout.TESTS: users,
         layout.CLOSED: len(params.partitions),
         layout.TIMES: room.slots + tests + 2,
         layout.FREE: room.slots + tests + 2,
@@ -246,26 +248,31 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
         layout.THEN_CPUS: params.nodes,
         layout.THEN_MEMORY: params.nodes,
         layout.THEN_GPUS: params.nodes,
-        layout.KIND_STAMP: len(names.kinds) + 8,
-        layout.KIND_TABLE: len(names.kinds) + 8,
+        layout.KIND_STAMP: kinds,
+        layout.KIND_TABLE: kinds,
         layout.TABLE: tables * groups * words,
         layout.MAP_AT: maps,
         layout.MAP_GAINS: maps,
         layout.MAP_BITS: maps * words,
         layout.READY: len(params.partitions) * words,
-        layout.KIND_WHOLE: len(names.kinds) + 8,
+        layout.KIND_WHOLE: kinds,
         layout.GROUP_PIECE: groups + 1,
         layout.PIECE_WORD: room.cells,
         layout.PIECE_BITS: room.cells,
         layout.PLANNED_STAMP: room.arrays,
         layout.PLANNED: room.arrays,
-        layout.HOPELESS_STAMP: len(names.forms) + 8,
-        layout.HOPELESS: len(names.forms) + 8,
+        layout.HOPELESS_STAMP: forms,
+        layout.HOPELESS: forms,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
     parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
     return pack_sections(header, parts, layout.CHOSEN)
+
+
+def _add_room(names: int) -> int:
+    """For names to come: a queue brings thousands, one after the other."""
+    return names + names // 4 + 8
 
 
 def has_enough_scratch(work: Ints, room: ArraySizes, names: NameTable) -> bool:

@@ -109,6 +109,8 @@ def add_dependency(state: Ints, slot: int, kind: int, target_id: int, delay: int
 @kernel
 def drop_dependencies(state: Ints, slot: int) -> None:
     """The job depends on nothing any more."""
+    if not section(state, LIVE)[slot * RECORD + UNMET]:
+        return
     edges = section(state, EDGE)
     n = 0
     for k in range(state[EDGES]):

@@ -112,16 +112,6 @@ def list_due_shapes(
     return [row.shape for row in found]
 
 
-def has_open_requests(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
-    """Return whether somebody waits for an answer."""
-    query = select(func.count()).where(
-        shapes.c.cluster_id == cluster_id,
-        shapes.c.asked_at >= asked_since,
-        func.coalesce(shapes.c.at, -1) < shapes.c.asked_at,
-    )
-    return tx.execute(query).scalar_one() > 0
-
-
 def save_forecast(
     tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str
 ) -> None:

@@ -273,6 +273,42 @@ def test_a_settled_decision_ends_the_sampling() -> None:
     assert count((2 * HOUR, 1 / 3), (2 * HOUR, 0.01)) == 80
 
 
+def test_a_settled_question_takes_no_part_in_more_futures() -> None:
+    """An hour is left of the job ahead. One question is settled, the other never is: it has all
+    futures, with the same waits as alone."""
+    past = [make_half_limit_job(1, MIDNIGHT + 12 * HOUR)]
+    simulator, history = seen([*past, make_half_limit_job(9, NOW - 3 * HOUR)])
+    futures = Futures(Twin(samples=80), simulator, history, set(), seed=1)
+    settled = Probe(link=make_first_hour_input(), stakes=((2 * HOUR, 1 / 3),))
+    never = Probe(link=make_first_hour_input(), stakes=((2 * HOUR, 0.01),))
+    first, second = futures.simulate_waits([settled, never])
+    assert (len(first.wait_s), len(second.wait_s)) == (40, 80)
+    assert only(first) == HOUR
+    assert 0 < only(second) - HOUR <= 60
+
+
+def test_pieces_with_other_questions_between_them_give_the_same_answer() -> None:
+    """The worker observes the same cluster with the same simulator between two pieces."""
+    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
+    history = SubmissionHistory(BEGIN)
+    history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
+    futures = Futures(FAR, simulator, history, set(), seed=1)
+    probes = [Probe(link=make_first_hour_input(at, nodes=n)) for n in (4, 16)]
+    [expected, _] = futures.simulate_waits(probes)
+    work, pieces = futures.sample_waits(probes), 0
+    try:
+        while True:
+            next(work)
+            pieces += 1
+            simulator.compute_planned_starts()
+            simulator.fork().advance(at + HOUR)
+    except StopIteration as end:
+        [told, _] = end.value
+    assert told.wait_s.tolist() == expected.wait_s.tolist()
+    assert pieces > FAR.samples
+
+
 def test_hand_overs_are_alike_where_as_many_jobs_are_ahead_to_a_tenth() -> None:
     """The users' priorities by their waiting jobs: forty stand between Ann's and Bob's, none of
     another user between Bob's and Eve's."""

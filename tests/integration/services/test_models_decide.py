@@ -17,6 +17,7 @@ from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
 from mirage.services.control.limits import Limits
 from mirage.services.observation.cluster_observer import Observer
+from mirage.services.observation.twin_cache import TwinCache
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Store
 from tests.support.learn.committed import save
@@ -44,7 +45,9 @@ def models(trained: Path, tmp_path: Path) -> Path:
 def serving(store: Store, models: Path, name: str = MODEL) -> Scene:
     """The scene after a tick, so that its history is known."""
     scene = Scene(store, policies=partial(registry.get_policy, under=models), mode=Mode.SHADOW)
-    observer = Observer(params=scene.cluster.params)
+    # However slow this machine is: the twin is asked in this tick.
+    foresight = TwinCache(budget_s=3600.0)
+    observer = Observer(params=scene.cluster.params, foresight=foresight)
     scene.rules = replace(scene.rules, default="reactive")
     scene.new_worker().run_tick()
     scene.rules = replace(scene.rules, default=name, observer=observer)

@@ -11,13 +11,11 @@ from mirage.domain.job import JobId, JobState
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
-from mirage.features.futures.submission_history import SubmissionHistory
 from mirage.features.handover_input import HandoverInput
-from mirage.policy.twin.twin_forecast import Twin
+from mirage.policy.twin.twin_forecast import build_probe
 from mirage.services.forecasts import forecast_calibration, submission_forecast
-from mirage.services.forecasts.shape_forecaster import ShapeForecaster
+from mirage.services.forecasts.shape_forecaster import GOOD_S, ShapeForecaster
 from mirage.services.observation.cluster_observer import NO_FILE, Observer
-from mirage.services.observation.twin_cache import LONGEST_SAVING
 from mirage.services.provision.decision_context import Rules
 from mirage.store.database.engine import Store
 from mirage.store.forecasts import forecast_trials, shape_forecasts
@@ -81,14 +79,14 @@ def test_usual_shapes_are_foretold_without_being_asked(busy: BusyCluster) -> Non
     """And what is told is the twin's own answer of that instant."""
     with busy.store.read() as tx:
         (usual, *_) = shape_forecasts.list_usual_shapes(tx, busy.cluster_id, 0, 1, shared=False)
-    for _ in range(LONGEST_SAVING):
-        busy.tick()
+    busy.tick(GOOD_S)
     found = busy.told(usual)
     assert (found.source, found.exact, found.waiting) == ("twin", True, False)
     with busy.store.read() as tx:
         snapshot = Snapshot(queue=busy.cluster.fetch_queue(), nodes=busy.cluster.fetch_nodes())
-        history = Observer(params=PARAMS).read_history(tx, busy.cluster_id, snapshot)
-        look = Observer(params=PARAMS).observe_cluster(tx, busy.cluster_id, snapshot)
+        observer = Observer(params=PARAMS)
+        look = observer.observe_cluster(tx, busy.cluster_id, snapshot)
+        futures = observer.prepare_futures(tx, busy.cluster_id, snapshot, look, ())()
     link = HandoverInput(
         nodes=usual.nodes,
         time_limit_s=usual.time_limit_s,
@@ -98,8 +96,7 @@ def test_usual_shapes_are_foretold_without_being_asked(busy: BusyCluster) -> Non
         predecessor_start=0,
         predecessor_end=0,
     )
-    again = Twin().forecast_from_queue(look, link, history, seed=7).to_forecast()
-    assert isinstance(history, SubmissionHistory)
+    [again] = (told.to_forecast() for told in futures.simulate_waits([build_probe(look, link)]))
     assert found.forecast.p50_s == pytest.approx(again.p50_s, rel=0.3, abs=600)
 
 
@@ -199,16 +196,16 @@ def test_nobody_asks_without_end(busy: BusyCluster) -> None:
         busy.ask(replace(WIDE, nodes=1000))
 
 
-def test_a_round_ends_when_its_time_is_used_up(sqlite_store: Store) -> None:
-    """The clock tells a second more each time it is looked at: one answer a round, which is as much
-    as twelve ticks bring. Who asks first is answered at once."""
-    busy = BusyCluster(sqlite_store, Observer(params=PARAMS))
+def test_a_round_takes_as_many_ticks_as_it_needs(sqlite_store: Store) -> None:
+    """The clock tells a second more each time it is looked at: about fifty pieces of the hundred
+    futures a tick. The three jobs are too wide to share futures."""
+    busy = BusyCluster(sqlite_store, Observer(params=PARAMS), budget_s=0.0)
     ticks = iter(range(10**6))
-    foreteller = ShapeForecaster(budget_s=1 / LONGEST_SAVING, clock=lambda: float(next(ticks)))
+    foreteller = ShapeForecaster(budget_s=50.0, clock=lambda: float(next(ticks)))
     for nodes in (2, 3, 4):
         busy.ask(replace(WIDE, nodes=nodes))
     answered = []
-    for _ in range(2 * LONGEST_SAVING + 4):
+    while 3 not in answered:
         busy.cluster.advance(60)
         snapshot = Snapshot(queue=busy.cluster.fetch_queue(), nodes=busy.cluster.fetch_nodes())
         foreteller.run_tick(sqlite_store, busy.cluster_id, snapshot, Observer(params=PARAMS))
@@ -218,9 +215,9 @@ def test_a_round_ends_when_its_time_is_used_up(sqlite_store: Store) -> None:
                 for n in (2, 3, 4)
             ]
         answered.append(sum(row is not None and row.at is not None for row in rows))
-    assert answered[0] == 1
     at = [answered.index(number) for number in (1, 2, 3)]
-    assert min(np.diff(at)) >= LONGEST_SAVING - 1
+    assert at[0] >= 2
+    assert min(np.diff(at)) >= 2
 
 
 def test_jobs_that_users_submit_are_tried(busy: BusyCluster) -> None:

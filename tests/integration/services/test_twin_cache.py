@@ -1,7 +1,7 @@
 """The twin in the service: the answers of the tables, asked now and then and within a budget."""
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId
+from mirage.domain.piecework import Piecework
 from mirage.episodes.generation.replay import TraceReplay
 from mirage.errors import InputError
 from mirage.features.handover_input import HandoverInput
@@ -19,10 +20,8 @@ from mirage.ports import Needs
 from mirage.services.observation.cluster_observer import Observer
 from mirage.services.observation.twin_cache import (
     ANEW_S,
-    LONGEST_SAVING,
     NEAR,
-    GroupKey,
-    Quantiles,
+    GroupAnswers,
     TwinCache,
     TwinGroup,
 )
@@ -86,7 +85,8 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
+    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=3600.0))
+    ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
     )
@@ -125,7 +125,7 @@ class Oracle:
         self.clock_s = 0.0
         self._cost_s = cost_s
 
-    def __call__(self, groups: Sequence[TwinGroup]) -> Iterator[dict[GroupKey, Quantiles | None]]:
+    def __call__(self, groups: Sequence[TwinGroup]) -> Iterator[GroupAnswers | None]:
         for group in groups:
             self.asked.append(group.probe.link.nodes)
             self.clock_s += self._cost_s
@@ -136,8 +136,8 @@ def build_group(nodes: int, place: int = 0, run_s: int = 48 * HOUR) -> TwinGroup
     return TwinGroup(nodes, place, run_s, Probe(link=replace(LINK, nodes=nodes)))
 
 
-def test_an_answer_stands_for_ten_minutes_and_a_budget_is_kept() -> None:
-    ask = Oracle(cost_s=0.2)
+def test_an_answer_stands_for_ten_minutes_and_the_next_tick_goes_on_with_the_rest() -> None:
+    ask = Oracle(cost_s=0.3)
     foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     groups = [build_group(nodes) for nodes in (1, 2, 3)]
     foresight.refresh_answers(groups, 1000, ask)
@@ -145,14 +145,26 @@ def test_an_answer_stands_for_ten_minutes_and_a_budget_is_kept() -> None:
     assert foresight.get_answer(groups[2], 1000) is None
     foresight.refresh_answers(groups, 1060, ask)
     assert ask.asked == [1, 2, 3]
-    first = foresight.get_answer(groups[0], 1060)
-    assert first is not None
-    assert (first.at, first.quantile_s is not None) == (1000, True)
+    answers = [foresight.get_answer(group, 1060) for group in groups]
+    # Of one queue, which is now a minute old.
+    assert [answer.at for answer in answers if answer] == [1000, 1000, 1000]
+    foresight.refresh_answers(groups, 1000 + ANEW_S - 1, ask)
+    assert ask.asked == [1, 2, 3]
     foresight.refresh_answers(groups, 1000 + ANEW_S, ask)
     assert ask.asked == [1, 2, 3, 1, 2]
-    # The third is due a minute later.
-    foresight.refresh_answers(groups, 1060 + ANEW_S, ask)
-    assert ask.asked == [1, 2, 3, 1, 2, 3]
+
+
+def test_a_round_goes_on_between_two_ticks() -> None:
+    ask = Oracle(cost_s=0.3)
+    foresight = TwinCache(budget_s=0.1, clock=lambda: ask.clock_s)
+    groups = [build_group(nodes) for nodes in (1, 2, 3)]
+    foresight.refresh_answers(groups, 1000, ask)
+    assert (ask.asked, foresight.round.is_under_way) == ([1], True)
+    foresight.round.go_on(0.1)
+    assert ask.asked == [1, 2]
+    foresight.round.go_on(10.0)
+    assert (ask.asked, foresight.round.is_under_way) == ([1, 2, 3], False)
+    assert all(foresight.get_answer(group, 1060) for group in groups)
 
 
 def test_short_runs_are_asked_about_more_often() -> None:
@@ -191,51 +203,63 @@ def test_a_place_nearby_stands_in_until_its_own_answer_is_there() -> None:
 
 def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
     """One answer a tick, and ten ticks after the first it is out of date."""
-    ask = Oracle(cost_s=0.4)
+    ask = Oracle(cost_s=0.5)
     foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
-    for tick in range(100):
-        foresight.refresh_answers([build_group(n) for n in range(50)], 1000 + tick * 60, ask)
-    assert ask.asked == [*range(50), *range(50)]
+    ages_s = []
+    for now in range(1000, 7000, 60):
+        foresight.refresh_answers([build_group(n) for n in range(50)], now, ask)
+        answer = foresight.get_answer(build_group(ask.asked[-1]), now)
+        ages_s.append(now - answer.at if answer else None)
+    assert ask.asked[:50] == [*range(50)]
+    # Answers of one queue are equally old: the first groups may come twice before the last.
+    assert {*ask.asked[50:]} >= {*range(44)}
+    # A round that lasts longer begins anew from a new queue.
+    assert max(ages_s, key=lambda age_s: age_s or 0) == ANEW_S
 
 
-def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -> None:
-    ask = Oracle(cost_s=1.7)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
-    asked_at = []
-    for tick in range(10):
-        before = len(ask.asked)
-        foresight.refresh_answers([build_group(n) for n in (1, 2, 3)], 1000 + tick * 60, ask)
-        if len(ask.asked) > before:
-            asked_at.append(tick)
-    # What the first one cost is known only afterwards; then 1.7 s take four ticks.
-    assert asked_at == [0, 4, 8]
-    assert ask.asked == [1, 2, 3]
+def test_a_round_that_fails_is_an_answer_for_ten_minutes() -> None:
+    asked = []
+
+    def fail(groups: Sequence[TwinGroup]) -> Iterator[GroupAnswers | None]:
+        asked.append(len(groups))
+        yield {groups[0].key: np.zeros(len(LEVELS), dtype=np.int32)}
+        raise InputError("the cluster file and the queue contradict each other")
+
+    foresight, groups = TwinCache(budget_s=60.0), [build_group(1), build_group(2)]
+    for now in (1000, 1060):
+        foresight.refresh_answers(groups, now, fail)
+    assert asked == [2]
+    first, second = (foresight.get_answer(group, 1060) for group in groups)
+    assert first is not None
+    assert first.quantile_s is not None
+    assert second is not None
+    assert second.quantile_s is None
+    foresight.refresh_answers(groups, 1000 + ANEW_S, fail)
+    assert asked == [2, 2]
 
 
-def test_an_answer_that_took_very_long_once_does_not_end_all_asking() -> None:
-    ask = Oracle(cost_s=60.0)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
-    foresight.refresh_answers([build_group(7)], 1000, ask)
-    for tick in range(1, LONGEST_SAVING + 1):
-        foresight.refresh_answers([build_group(8)], 1000 + tick * 60, ask)
-    assert ask.asked == [7, 8]
+def test_the_worker_asks_between_two_ticks(sqlite_store: Store) -> None:
+    """A tick may not ask at all here, and the second one decides by an answer."""
+    watching = AsksTwinAlone()
+    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
+    ticking = worker(sqlite_store, cluster, watching, observer)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
+    )
+    # The first tick knows no history: there the twin cannot be asked at all.
+    cluster.advance(60)
+    ticking.run_tick()
+    stop = threading.Event()
 
+    def sleep(_: float) -> None:
+        if not observer.foresight.round.is_under_way:
+            cluster.advance(60)
+        if watching.views[-1].twin_s is not None:
+            stop.set()
 
-def test_a_question_that_fails_uses_up_its_time() -> None:
-    clock_s = [0.0]
-
-    def fail(groups: Sequence[TwinGroup]) -> Iterator[dict[GroupKey, Quantiles | None]]:
-        clock_s[0] += 0.6
-        if groups:
-            raise InputError("no history")
-        yield {}
-
-    foresight = TwinCache(budget_s=0.5, clock=lambda: clock_s[0])
-    for _ in range(2):
-        # The second one finds no time left in this tick.
-        with suppress(InputError):
-            foresight.refresh_answers([build_group(1)], 1000, fail)
-    assert clock_s == [0.6]
+    ticking.run(stop, sleep)
+    assert watching.views[-1].twin_s is not None
 
 
 def test_hand_overs_of_one_shape_are_asked_about_once(
@@ -243,13 +267,13 @@ def test_hand_overs_of_one_shape_are_asked_about_once(
 ) -> None:
     """Three users' chains of two shapes: two questions, three answers."""
     asked: list[int] = []
-    simulate = Futures.simulate_waits
+    sample = Futures.sample_waits
 
-    def count(self: Futures, probes: Sequence[Probe]) -> list[TwinForecast]:
+    def count(self: Futures, probes: Sequence[Probe]) -> Piecework[list[TwinForecast]]:
         asked.extend(probe.link.nodes for probe in probes)
-        return simulate(self, probes)
+        return sample(self, probes)
 
-    monkeypatch.setattr(Futures, "simulate_waits", count)
+    monkeypatch.setattr(Futures, "sample_waits", count)
     watching, cluster = AsksTwinAlone(), SimulatedCluster(PARAMS, [], now=BEGIN)
     foresight = TwinCache(budget_s=3600.0)
     ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, foresight=foresight))

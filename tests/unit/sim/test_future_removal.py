@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from mirage.domain.piecework import finish_work
 from mirage.errors import ClusterRefused
 from mirage.sim.arrays import layout
 from mirage.sim.arrays.layout import NONE
@@ -58,7 +59,7 @@ def test_with_the_true_future_written_in_a_job_starts_when_it_does(
     real = simulator.fork()
     expected = real.run_until_started(real.inject(job))
     assert expected is not None
-    assert present.simulate_starts(run_s, [(FAR, arrivals)]) == [expected]
+    assert finish_work(present.simulate_starts(run_s, [(FAR, arrivals)])) == [expected]
 
 
 def test_what_the_trace_knows_of_later_is_gone() -> None:
@@ -78,7 +79,7 @@ def test_what_the_trace_knows_of_later_is_gone() -> None:
     # The wider one goes first.
     present.add_probe(SimJob(nodes=2, time_limit_s=HOUR, run_s=HOUR))
     end = BEGIN + 8 * HOUR
-    assert present.simulate_starts(run_s, [(FAR, NOBODY)]) == [end + 1, end]
+    assert finish_work(present.simulate_starts(run_s, [(FAR, NOBODY)])) == [end + 1, end]
 
 
 def test_the_simulator_is_left_as_it_is() -> None:
@@ -87,7 +88,7 @@ def test_the_simulator_is_left_as_it_is() -> None:
     before = simulator.arena.state.copy()
     present = Present(simulator, [SimJob(time_limit_s=HOUR, run_s=HOUR, user="someone new")])
     present.add_probe(SimJob(time_limit_s=HOUR, run_s=HOUR, user="new too"))
-    present.simulate_starts(np.full(999, HOUR), [(FAR, NOBODY)])
+    finish_work(present.simulate_starts(np.full(999, HOUR), [(FAR, NOBODY)]))
     assert (simulator.arena.state == before).all()
 
 
@@ -115,11 +116,12 @@ def test_arrivals_take_their_turns_and_a_cancelled_one_leaves() -> None:
         cancel_at=np.array([NONE, BEGIN + 60, NONE]),
     )
     run_s = np.full(64, 40)
-    assert present.simulate_starts(run_s, [(FAR, arrivals)]) == [BEGIN + 40 + 2 * HOUR]
+    [start] = finish_work(present.simulate_starts(run_s, [(FAR, arrivals)]))
+    assert start == BEGIN + 40 + 2 * HOUR
     # No arrival is seen before its span.
     first = Arrivals(**{f.name: getattr(arrivals, f.name)[:1] for f in fields(Arrivals)})
     spans = [(BEGIN + 15, first), (FAR, arrivals)]
-    assert present.simulate_starts(run_s, spans) == [BEGIN + 40 + 2 * HOUR]
+    assert finish_work(present.simulate_starts(run_s, spans)) == [BEGIN + 40 + 2 * HOUR]
 
 
 def test_a_probe_takes_nothing_from_others() -> None:
@@ -134,7 +136,7 @@ def test_a_probe_takes_nothing_from_others() -> None:
     present.add_probe(day)
     present.add_probe(replace(day, nodes=2, nice=5000))
     run_s = present.live[:, layout.LIMIT].copy()
-    narrow, wide = present.simulate_starts(run_s, [(FAR, NOBODY)])
+    narrow, wide = finish_work(present.simulate_starts(run_s, [(FAR, NOBODY)]))
     assert (narrow, wide) == (BEGIN + HOUR, BEGIN + 3 * HOUR)
 
 
@@ -151,7 +153,7 @@ def test_a_job_that_depends_on_a_probe_does_not_start_after_it() -> None:
     present = Present(simulator)
     present.turn_into_probe(standby)
     present.add_probe(SimJob(time_limit_s=8 * HOUR, run_s=HOUR, nice=5000))
-    [first, last] = present.simulate_starts(np.full(64, HOUR), [(FAR, NOBODY)])
+    [first, last] = finish_work(present.simulate_starts(np.full(64, HOUR), [(FAR, NOBODY)]))
     assert first == BEGIN + HOUR
     # The last one would wait for the dependent's hour.
     assert last == first + 1
