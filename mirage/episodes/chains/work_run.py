@@ -212,18 +212,19 @@ class _Chain:
         most_s = early_s if standby.max_overlap_s is None else standby.max_overlap_s
         if standby.returns == 0:
             return 0 if early_s > most_s else None
-        eligible = None if record is None else record.eligible
+        released = begun if record is None or record.eligible is None else record.eligible
         lead_s = choose_new_lead(
             () if standby.forecast is None else standby.forecast.waits_s,
             standby.overlap_price,
             standby.returns,
-            released_s=begun if eligible is None else eligible,
+            released_s=released,
             start_s=begun,
             end_s=standby.end,
         )
         if lead_s is None and early_s > most_s:
             lead_s = max(MINUTE_S, early_s - BACK_S - MINUTE_S)
-        return None if lead_s is None else min(lead_s, most_s)
+        # Released so long before the end, it overlaps as it may if it waits as long as now.
+        return None if lead_s is None else min(lead_s, most_s + begun - released)
 
     def _follow_plan(self, standby: Standby, policy: Policy, release_at: int) -> int | None:
         """Go on to the release that is planned; a service forecasts the wait then."""
