@@ -1,6 +1,6 @@
 """Forecast the next link's wait, and compute the lead; reads no file and runs no command.
 
-The rule is the service's `quantile` (mirage/policy/rules/lead_rules.py): the price of overlap
+The rule is the service's `quantile` (mirage/policies/rules/lead_rules.py): the price of overlap
 chooses a quantile of the waits of similar jobs. Where the next link may give its nodes back it is
 `CheapestLead` there. Standard library, Python 3.6.
 """
@@ -109,7 +109,7 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
 
 def compute_floor(min_runtime_s, limit_s):
     """Return the seconds of work before which no link is asked to end: the service's rule is
-    compute_work_floor_s of mirage/policy/rules/overlap_bound.py."""
+    compute_work_floor_s of mirage/policies/rules/overlap_bound.py."""
     return max(min_runtime_s, -(-limit_s // FLOOR_SHARE))
 
 
@@ -174,7 +174,7 @@ def describe_sample(count):
         count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
 
 
-# --- returns: mirage/policy/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
+# --- returns: mirage/policies/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
 
 
 def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
@@ -274,7 +274,7 @@ def _is_near(one, other):
 
 
 def cut_before_change(waits, level, keep=20, significance=0.05):
-    """The waits after the last change point, as mirage/policy/rules/lead_rules.py has it (QBETS)."""
+    """The waits after the last change point, as mirage/policies/rules/lead_rules.py has it (QBETS)."""
     limit = Forecast(waits, "").find_quantile(level)
     above = [wait > limit for wait in waits]
     if len(waits) <= keep or all(above) or not above[-1]:

@@ -10,11 +10,11 @@ from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table
 
 if TYPE_CHECKING:
-    from mirage.sim.simulator import Simulator
-    from mirage.sim.types import Params
-    from mirage.studies.replay.time_to_finish import FinishPlan, FinishReport
-    from mirage.traces.calibration.fidelity import Window
-    from mirage.traces.workloads.replay import Replay
+    from mirage.history.workloads.replay import Replay
+    from mirage.lab.simulation.fidelity import Window
+    from mirage.lab.simulation.time_to_finish import FinishPlan, FinishReport
+    from mirage.simulator.simulator import Simulator
+    from mirage.simulator.types import Params
 
 POLICIES = ("reactive", "at-once", "average", "quantile", "auto")
 _COLUMNS = {
@@ -45,10 +45,10 @@ def plan_chains(
     Raises InputError for words without a meaning, and for chains that the cluster or the log has no
     room for.
     """
-    from mirage.episodes.chains.work_run import Work
-    from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
-    from mirage.studies.replay.time_to_finish import FinishPlan, choose_submissions
-    from mirage.studies.tables.pair_options import parse_duration_s
+    from mirage.judging.table.pair_settings import PairSettings, build_pair_job
+    from mirage.lab.episodes.chains.work_run import Work
+    from mirage.lab.simulation.time_to_finish import FinishPlan, choose_submissions
+    from mirage.lab.tables.pair_options import parse_duration_s
 
     options = ("--work", "--time-limit", "--startup-time")
     work_s, limit_s, startup_s = map(parse_duration_s, times, options)
@@ -68,8 +68,8 @@ def plan_chains(
 
 def play_chains(replay: "Replay", sim: "Simulator", plan: "FinishPlan", *, as_json: bool) -> None:
     """Play the chains of the plan under each policy, and print what came of them."""
-    from mirage.policy.registry import get_policy
-    from mirage.studies.replay.time_to_finish import build_finish_document, measure_finishes
+    from mirage.lab.simulation.time_to_finish import build_finish_document, measure_finishes
+    from mirage.policies.registry import get_policy
 
     policies = {name: get_policy(name) for name in POLICIES}
     with show_share_bar("chains") as set_share:
