@@ -1,7 +1,7 @@
 """Gathers the queue of a simulator's state into the columns of a view.
 
-The functions are compiled. They read the state and the site of `mirage.simulator.arrays.layout`, and
-write to neither. Of a job they read only fields that squeue shows: never its run time, its
+The functions are compiled. They read the state and the site of `mirage.simulator.arrays.layout`,
+and write to neither. Of a job they read only fields that squeue shows: never its run time, its
 cancellation, or its end state.
 """
 

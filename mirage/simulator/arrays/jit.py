@@ -26,7 +26,7 @@ _build: Any = cgutils
 _borrow: Any = impl_ret_borrowed
 _unliteral: Callable[[Any], Any] = types.unliteral
 
-_ROOMS: Final = ("mirage.simulator", "mirage.features")
+_ROOMS: Final = ("mirage.simulator", "mirage.observation", "mirage.twin")
 """The rooms that hold kernels; a kernel is compiled with those it calls from another."""
 
 

@@ -1,7 +1,7 @@
 """Small hand-made scenes: four nodes of four CPUs, times counted from T0.
 
-`Side.OURS` is mirage.simulator, `Side.REFERENCE` the brute force: what a test computes by hand holds
-for both.
+`Side.OURS` is mirage.simulator, `Side.REFERENCE` the brute force: what a test computes by hand
+holds for both.
 """
 
 from enum import StrEnum

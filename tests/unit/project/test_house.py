@@ -125,8 +125,8 @@ def test_the_service_loads_nothing_that_only_training_needs(
 PROSE = {"note", "says", "reason", "error", "event"}
 """Sentences and the audit's words: what a program does depends on no beginning of theirs."""
 ASKS_THE_AUDIT = {
-    "services/chains/chain_ownership.py",
-    "api/routes/system.py",
+    "chains/chain_ownership.py",
+    "web/api/routes/system.py",
     "web/pages/admin.py",
     "web/pages/admin_audit.py",
 }
