@@ -23,7 +23,7 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 # machine idle while it waits: everything else runs in that idle time, and in it only.
 IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PYTEST := $(BIN)/python -m pytest -q --durations=10
-FIRST := tests/integration/episodes/test_builder.py
+FIRST := tests/integration/lab/episodes/test_builder.py
 TIMED = TIMEFORMAT="part $@: %0R s, its processes used the CPU for %0U + %0S s"; time
 # Slurms beside each other, each in a private copy of this host, or of another Debian release.
 APART := deploy/testbed/apart.sh
@@ -54,7 +54,7 @@ test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 
 # What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
-	$(BIN)/python -m mirage.services.models.kernel_warmup
+	$(BIN)/python -m mirage.service.kernel_warmup
 
 # One file first, by itself: it compiles all other kernels, which several processes would do each.
 kernels: $(STAMP)

@@ -34,26 +34,26 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.chains import link_sync
 from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.database.chains import decisions
+from mirage.database.operations import clusters
+from mirage.database.schema import schema_migrations
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, PolicyView
+from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Snapshot
-from mirage.policy import registry
-from mirage.policy.models.artefact import CARD, GRAPH
-from mirage.policy.models.scope import Scope
-from mirage.ports import Policy
-from mirage.services.chains import link_sync
-from mirage.services.control.limits import Limits
-from mirage.services.ingest.live_ingest import ingest_history, ingest_queue
-from mirage.services.observation.cluster_observer import Observer
-from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision_handovers
-from mirage.sim.types import Params, SimJob
-from mirage.store.chains import decisions
-from mirage.store.database import schema_migrations
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
+from mirage.history.ingest.live_ingest import ingest_history, ingest_queue
+from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
+from mirage.policies import registry
+from mirage.policies.models.artefact import CARD, GRAPH
+from mirage.policies.models.scope import Scope
+from mirage.provision.cluster_observer import Observer
+from mirage.provision.control.limits import Limits
+from mirage.provision.decision_context import Rules
+from mirage.provision.provision_tick import provision_handovers
+from mirage.simulator.types import Params, SimJob
 
 CHAINS, JOBS, HOURS = 1000, 2600, 20
 LIMIT_H = 48

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.episodes.generation.builder import EpisodeBuilder, describe_table
-from mirage.episodes.table.pair_settings import PairSettings
-from mirage.sim.types import Params, SimJob
-from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads.replay import load_workload
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.history.workloads.replay import load_workload
+from mirage.judging.table.pair_settings import PairSettings
+from mirage.lab.episodes.generation.builder import EpisodeBuilder, describe_table
+from mirage.simulator.types import Params, SimJob
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400

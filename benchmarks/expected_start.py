@@ -20,20 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
+from mirage.chains.expected_start import ExpectedStart, compute_expected_start
+from mirage.chains.open_handovers import OpenHandover
+from mirage.chains.start_range import build_forecast_row, compute_start_range
+from mirage.database.chains.decisions import DecisionRow, Effect
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Style, get_default_overlap_s
 from mirage.domain.decision import Decision, Mode, PolicyView, Waits
 from mirage.domain.job import JobId
+from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import HOUR_S, MINUTE_S
-from mirage.episodes.judge.policy_runner import select_known_waits
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.policy.rules.lead_rules import CheapestLead, Quantile
-from mirage.policy.rules.overlap_bound import compute_max_lead_s
-from mirage.ports import Policy
-from mirage.services.chains.expected_start import ExpectedStart, compute_expected_start
-from mirage.services.chains.open_handovers import OpenHandover
-from mirage.services.chains.start_range import build_forecast_row, compute_start_range
-from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.judging.policy_runner import select_known_waits
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.policies.rules.lead_rules import CheapestLead, Quantile
+from mirage.policies.rules.overlap_bound import compute_max_lead_s
 
 RULES: dict[str, Policy] = {rule.name: rule for rule in (Quantile(), CheapestLead())}
 _CHAIN = ChainId("0f0000000000000000ab")

@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mirage.database.jobs import job_history
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.slurm.commands import squeue
-from mirage.store.database.engine import Store
-from mirage.store.jobs import job_history
-from mirage.store.operations import clusters
 from tests.support.mirage_process import QuietSlurm, configured, run
 from tests.support.web.seeded_chain import chain_id
 

@@ -26,12 +26,12 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirage.database.schema import schema_migrations
+from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import jobs as jobs_table
 from mirage.domain.job import Job
-from mirage.services.ingest.trace_import import import_trace
-from mirage.store.database import schema_migrations
-from mirage.store.database.engine import Store
-from mirage.store.database.tables import jobs as jobs_table
-from mirage.traces.formats.trace_file import open_trace
+from mirage.history.formats.trace_file import open_trace
+from mirage.history.ingest.trace_import import import_trace
 from tests.support import postgres
 
 ROOT = Path(__file__).parents[1]

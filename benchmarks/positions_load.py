@@ -18,10 +18,10 @@ from benchmarks.positions_regimes import (
     run_shares,
 )
 from mirage.domain.handover import Handover
-from mirage.episodes.chains.chain_replay import ChainReplay, ChainSlot
-from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
-from mirage.sim.packing.workload import Workload
-from mirage.sim.types import Params, SimJob
+from mirage.judging.day_bootstrap import compute_interval, compute_means, draw_day_counts
+from mirage.lab.episodes.chains.chain_replay import ChainReplay, ChainSlot
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.types import Params, SimJob
 
 Floats = NDArray[np.float64]
 SEED = 4

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, Site, started_by
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.decision import Action, PolicyView
+from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Queue
-from mirage.episodes.chains.standby import NO_WAITS, Standby, run_handover
-from mirage.episodes.generation.replay import TraceReplay
-from mirage.episodes.generation.replay_fork import ReplayFork
-from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
-from mirage.episodes.table.metadata import STEP_S
-from mirage.episodes.table.pair_settings import PairSettings
-from mirage.policy.rules.lead_rules import Average, FixedLead, Reactive
-from mirage.policy.rules.pinning import Pin, PinThenFree
-from mirage.ports import Policy
+from mirage.judging.day_bootstrap import compute_interval, compute_means, draw_day_counts
+from mirage.judging.table.metadata import STEP_S
+from mirage.judging.table.pair_settings import PairSettings
+from mirage.lab.episodes.chains.standby import NO_WAITS, Standby, run_handover
+from mirage.lab.episodes.generation.replay import TraceReplay
+from mirage.lab.episodes.generation.replay_fork import ReplayFork
+from mirage.policies.rules.lead_rules import Average, FixedLead, Reactive
+from mirage.policies.rules.pinning import Pin, PinThenFree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.decision import Waits
-from mirage.sim.packing.workload import Workload
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, Partition, SelectType, SimJob
-from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads.replay import load_workload
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.history.workloads.replay import load_workload
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import Params, Partition, SelectType, SimJob
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TRACE = SHARED / "traces" / "tacc-ls6-a100.parquet"

@@ -24,12 +24,10 @@ from benchmarks.leaderboard import TRAINED
 from mirage.domain.arrays import Floats, Ints
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S
-from mirage.episodes.chains.standby import Standby
-from mirage.episodes.generation.replay import TraceReplay
-from mirage.episodes.generation.replay_fork import ReplayFork
-from mirage.episodes.judge.day_bootstrap import compute_interval, compute_means, draw_day_counts
-from mirage.episodes.judge.evaluation import HandoverOutcomes
-from mirage.episodes.judge.policy_runner import (
+from mirage.history.workloads.replay import load_replay
+from mirage.judging.day_bootstrap import compute_interval, compute_means, draw_day_counts
+from mirage.judging.evaluation import HandoverOutcomes
+from mirage.judging.policy_runner import (
     OWN_PLAN,
     OWN_SAMPLE,
     Played,
@@ -37,13 +35,15 @@ from mirage.episodes.judge.policy_runner import (
     play_own_plan,
     play_policy,
 )
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.policy.registry import POLICIES
-from mirage.policy.rules.lead_rules import Quantile
-from mirage.policy.rules.return_rule import BACK_S
-from mirage.services.replay.twin_tables import build_request
-from mirage.sim.types import Params, SimJob
-from mirage.traces.workloads.replay import load_replay
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.episodes.chains.standby import Standby
+from mirage.lab.episodes.generation.replay import TraceReplay
+from mirage.lab.episodes.generation.replay_fork import ReplayFork
+from mirage.lab.tables.twin_tables import build_request
+from mirage.policies.registry import POLICIES
+from mirage.policies.rules.lead_rules import Quantile
+from mirage.policies.rules.return_rule import BACK_S
+from mirage.simulator.types import Params, SimJob
 
 RETURNS = 2
 

@@ -27,14 +27,14 @@ from fastapi.routing import APIRoute
 from sqlalchemy import func, insert, select, text
 
 from benchmarks.serving_load import Heard, steadily
-from mirage.api.app import create_app
-from mirage.domain.access.caller import Role
-from mirage.http.context import ApiContext
-from mirage.services.access import tokens
-from mirage.store.access.tokens import Token
-from mirage.store.database import schema_migrations, tables
-from mirage.store.database.engine import Store
-from mirage.web.app import _PAGES, mount_pages
+from mirage.database.access.tokens import Token
+from mirage.database.schema import schema_migrations, tables
+from mirage.database.schema.engine import Store
+from mirage.domain.callers.caller import Role
+from mirage.web.api.app import create_app
+from mirage.web.identity import tokens
+from mirage.web.pages.app import _PAGES, mount_pages
+from mirage.web.shared.context import ApiContext
 from tests.support import postgres
 from tests.support.api.running import NOW
 from tests.support.web.seeded import CHAIN, Size, seed

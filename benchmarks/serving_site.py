@@ -16,23 +16,23 @@ from typing import Any
 import uvicorn
 from sqlalchemy import select
 
-from mirage.api.app import create_app
-from mirage.bootstrap.service_run import configure_interpreter
+from mirage.database.jobs import job_history
+from mirage.database.jobs.job_history import JobFilter
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import chains, links
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
-from mirage.http.auth import unix_peer
-from mirage.http.context import ApiContext
 from mirage.logs import setup_logging
-from mirage.policy import registry
-from mirage.services.access.quotas import Quotas
-from mirage.services.provision.decision_context import Rules
-from mirage.store.database.engine import Store
-from mirage.store.database.tables import chains, links
-from mirage.store.jobs import job_history
-from mirage.store.jobs.job_history import JobFilter
-from mirage.store.operations import clusters
-from mirage.web.app import mount_pages
-from mirage.worker import Intervals, Worker
+from mirage.policies import registry
+from mirage.provision.decision_context import Rules
+from mirage.service.service_run import configure_interpreter
+from mirage.service.worker import Intervals, Worker
+from mirage.web.api.app import create_app
+from mirage.web.identity.quotas import Quotas
+from mirage.web.pages.app import mount_pages
+from mirage.web.shared.auth import unix_peer
+from mirage.web.shared.context import ApiContext
 from tests.support.web import seeded_admin
 
 NODES = 90

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import simulator_workloads as workloads
-from mirage.sim.packing.workload import Workload
-from mirage.sim.simulator import Simulator
-from mirage.sim.slurm_release import SlurmRelease
-from mirage.sim.types import Params
-from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.slurm_release import SlurmRelease
+from mirage.simulator.types import Params
 
 Figures = dict[str, Any]
 """A row of a table, by column."""
@@ -37,8 +37,8 @@ LARGE_NODES, LARGE_RUNNING, LARGE_HOURS = 5000, 1000, 6
 
 _FIRST_STEP = """
 import time
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import Params, SimJob
 sim = Simulator(Params(), [SimJob(job_id=i, nodes=76, time_limit_s=600, run_s=300) for i in (1, 2)])
 sim.step(0)
 print(time.monotonic())
@@ -135,7 +135,7 @@ def ls6(options: argparse.Namespace) -> Iterator[Figures]:
     trace, file = SHARED / "traces/tacc-ls6-a100.parquet", SHARED / "clusters/ls6.toml"
     if not (trace.exists() and file.exists()):
         return
-    from mirage.traces.workloads import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
+    from mirage.history.workloads import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
 
     params = load_cluster_params(file)
     began = time.process_time()

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.packing.workload import JobColumns
-from mirage.sim.types import Params, Partition, Qos, SelectType, SimJob
+from mirage.simulator.packing.workload import JobColumns
+from mirage.simulator.types import Params, Partition, Qos, SelectType, SimJob
 
 EPOCH = 1767571200
 """Monday 2026-01-05 00:00 UTC."""

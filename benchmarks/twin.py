@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Waits
-from mirage.episodes.chains.world_memory import WorldMemory
-from mirage.episodes.generation.replay_fork import ReplayFork, fork_handover
-from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
-from mirage.features.handover_input import HandoverInput
-from mirage.policy.rules.lead_rules import select_like_waits
-from mirage.policy.twin.twin_forecast import Twin
-from mirage.sim.packing.workload import Workload
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob
-from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads.replay import load_workload
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.history.workloads.replay import load_workload
+from mirage.judging.table.pair_settings import PairSettings, build_pair_job
+from mirage.lab.episodes.chains.world_memory import WorldMemory
+from mirage.lab.episodes.generation.replay_fork import ReplayFork, fork_handover
+from mirage.observation.handover_input import HandoverInput
+from mirage.policies.rules.lead_rules import select_like_waits
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import Params, SimJob
+from mirage.twin.forecast import Twin
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400

@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from benchmarks.simulator_workloads import EPOCH, Table, whole_node_params, whole_nodes
 from benchmarks.twin import SHARED, SINCE, UNTIL
-from mirage.episodes.chains.world_memory import WorldMemory
-from mirage.features.futures.submission_history import SubmissionHistory
-from mirage.features.handover_input import HandoverInput
-from mirage.features.twin_features import LEVELS, compute_late_probability
-from mirage.policy.twin.twin_forecast import SHARE, Futures, Probe, Twin, group_probes
-from mirage.sim.packing.workload import Workload
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import SimJob, build_afterany
-from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads.replay import load_workload
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.history.workloads.replay import load_workload
+from mirage.lab.episodes.chains.world_memory import WorldMemory
+from mirage.observation.handover_input import HandoverInput
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import SimJob, build_afterany
+from mirage.twin.forecast import SHARE, Futures, Probe, Twin, group_probes
+from mirage.twin.futures.submission_history import SubmissionHistory
+from mirage.twin.twin_features import LEVELS, compute_late_probability
 
 Floats = NDArray[np.float64]
 

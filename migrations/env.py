@@ -1,11 +1,11 @@
 """Alembic's entry: runs the revisions on the connection that it is handed.
 
-mirage/store/database/schema_migrations.py hands it over.
+mirage/database/schema/schema_migrations.py hands it over.
 """
 
 from alembic import context
 
-from mirage.store.database.tables import VERSION_TABLE, metadata
+from mirage.database.schema.tables import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,6 +1,6 @@
 """Forecast the next link's wait, and compute the lead; reads no file and runs no command.
 
-The rule is the service's `quantile` (mirage/policy/rules/lead_rules.py): the price of overlap
+The rule is the service's `quantile` (mirage/policies/rules/lead_rules.py): the price of overlap
 chooses a quantile of the waits of similar jobs. Where the next link may give its nodes back it is
 `CheapestLead` there. Standard library, Python 3.6.
 """
@@ -95,7 +95,7 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
         else:
             lead_s = forecast.find_quantile(compute_fractile(price))
     is_known = forecast is not None and len(forecast.waits) >= ENOUGH_TENTHS
-    # The wait to count on: mirage/policy/rules/overlap_bound.py says why.
+    # The wait to count on: mirage/policies/rules/overlap_bound.py says why.
     counted_s = forecast.find_quantile(0.5 if gives_back else 0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
     bound_s = compute_max_overlap(limit_s, wanted)
@@ -119,7 +119,7 @@ def bound_returns(asked, bounds):
 
 def compute_floor(min_runtime_s, limit_s):
     """Return the seconds of work before which no link is asked to end: the service's rule is
-    compute_work_floor_s of mirage/policy/rules/overlap_bound.py."""
+    compute_work_floor_s of mirage/policies/rules/overlap_bound.py."""
     return max(min_runtime_s, -(-limit_s // FLOOR_SHARE))
 
 
@@ -184,7 +184,7 @@ def describe_sample(count):
         count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
 
 
-# --- returns: mirage/policy/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
+# --- returns: mirage/policies/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
 
 
 def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
@@ -284,7 +284,7 @@ def _is_near(one, other):
 
 
 def cut_before_change(waits, level, keep=20, significance=0.05):
-    """The waits after the last change point, as mirage/policy/rules/lead_rules.py has it (QBETS)."""
+    """The waits after the last change point, as mirage/policies/rules/lead_rules.py has it (QBETS)."""
     limit = Forecast(waits, "").find_quantile(level)
     above = [wait > limit for wait in waits]
     if len(waits) <= keep or all(above) or not above[-1]:

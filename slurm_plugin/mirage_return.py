@@ -18,7 +18,7 @@ LEAST_BACK_S, MOST_BACK_S = 60, 1800
 CLOCK_S = 120  # mirage_waits.py
 STAT = "/proc/stat"
 POWERED_UP_S = 1800  # a node that booted so shortly before the job began was powered up for it
-FRESH_S = 1200  # mirage/policy/rules/release_cost.py
+FRESH_S = 1200  # mirage/policies/rules/release_cost.py
 
 
 # --- this link ---------------------------------------------------------------------------------------

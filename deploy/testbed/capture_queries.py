@@ -21,8 +21,8 @@ import release  # noqa: E402
 import workload  # noqa: E402
 from settings import Settings, TestbedError  # noqa: E402
 
-from mirage.cluster.cli.command_runner import PLAIN_ANSWERS  # noqa: E402
 from mirage.domain.job import JobId  # noqa: E402
+from mirage.slurm.clients.cli.command_runner import PLAIN_ANSWERS  # noqa: E402
 from mirage.slurm.commands import sacct, scontrol, sinfo, squeue  # noqa: E402
 
 _SEPARATOR = "\x1f7e57\x1f"

@@ -27,9 +27,9 @@ import release  # noqa: E402
 import workload  # noqa: E402
 from settings import RUN, SERVICE_USER, Settings, TestbedError  # noqa: E402
 
-from mirage.cluster.cli.command_runner import PLAIN_ANSWERS  # noqa: E402
-from mirage.cluster.rest.http import RestHttp  # noqa: E402
-from mirage.cluster.rest.token import RestToken, parse_token  # noqa: E402
+from mirage.slurm.clients.cli.command_runner import PLAIN_ANSWERS  # noqa: E402
+from mirage.slurm.clients.restd.http import RestHttp  # noqa: E402
+from mirage.slurm.clients.restd.token import RestToken, parse_token  # noqa: E402
 from mirage.slurm.commands import sacct, sinfo, squeue  # noqa: E402
 
 _SEPARATOR = "\x1f7e57\x1f"

@@ -21,8 +21,8 @@ from urllib.parse import urlencode
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_ROOT))
 
-from mirage.cluster.rest.token import RestToken  # noqa: E402 - after the path
-from mirage.slurm.rest import envelope  # noqa: E402
+from mirage.slurm.clients.restd.token import RestToken  # noqa: E402 - after the path
+from mirage.slurm.restd import envelope  # noqa: E402
 from tests.support.cluster.rest_host import RestHost, started  # noqa: E402
 from tests.support.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
 

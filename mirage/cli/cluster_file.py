@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from mirage.sim.slurm_release import describe_planner, is_unchecked
-from mirage.sim.types import Params
-from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.simulator.slurm_release import describe_planner, is_unchecked
+from mirage.simulator.types import Params
 
 
 def load_site_params(cluster: Path) -> Params:

@@ -21,7 +21,7 @@ from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
-from mirage.domain.access.this_host import is_this_host
+from mirage.domain.callers.this_host import is_this_host
 from mirage.domain.chain import MAX_RETURNS
 
 

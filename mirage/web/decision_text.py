@@ -1,9 +1,9 @@
 """Says in plain words what Mirage does, did, or would do."""
 
+from mirage.database.chains.decisions import DecisionRow, Effect
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Mode
 from mirage.slurm.text.holds import is_held
-from mirage.store.chains.decisions import DecisionRow, Effect
 from mirage.web.formatting import format_day
 
 _WOULD = {

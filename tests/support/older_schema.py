@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import MetaData, Table
 
-from mirage.store.database import schema_migrations
-from mirage.store.database.engine import Store
-from mirage.store.database.tables import VERSION_TABLE
+from mirage.database.schema import schema_migrations
+from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import VERSION_TABLE
 from tests.support.paths import MIGRATIONS
 
 

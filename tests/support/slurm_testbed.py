@@ -314,7 +314,7 @@ def _kernels_for_users() -> dict[str, str]:
     """
     folder = Path(tempfile.mkdtemp(prefix="mirage-kernels-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    from mirage.sim.arrays.jit import CACHE  # noqa: PLC0415 - numba reads as it is imported whether to compile
+    from mirage.simulator.arrays.jit import CACHE  # noqa: PLC0415 - numba reads as it is imported whether to compile
 
     ours = Path(CACHE)
     if ours.is_dir():

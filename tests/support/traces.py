@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirage.domain.job import Job
-from mirage.sim.types import SimJob
-from mirage.traces.formats.trace_file import TraceFile
+from mirage.history.formats.trace_file import TraceFile
+from mirage.simulator.types import SimJob
 
 
 def read_jobs(trace: TraceFile) -> list[Job]:

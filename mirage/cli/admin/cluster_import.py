@@ -16,8 +16,8 @@ from mirage.cli.options import JsonOption
 from mirage.errors import InputError
 
 if TYPE_CHECKING:
-    from mirage.cluster.site_import.params import ImportedSite
-    from mirage.traces.cluster_files.reader import ClusterFile
+    from mirage.history.cluster_files.reader import ClusterFile
+    from mirage.history.site_import.params import ImportedSite
 
 app = typer.Typer()
 cluster_app = typer.Typer(
@@ -71,8 +71,8 @@ def import_cluster_file(
     without accounting. Comments at the top of the file list what was assumed and which features
     of the site the simulator leaves out.
     """
-    from mirage.bootstrap import site_file
-    from mirage.traces.formats.site_clock import get_time_zone
+    from mirage.history.formats.site_clock import get_time_zone
+    from mirage.service import site_file
 
     zone = None if timezone is None else get_time_zone(timezone)
     if out is not None and out.exists() and not force:
@@ -94,8 +94,8 @@ def import_cluster_file(
 
 
 def _read_captured_site(folder: Path, zone: tzinfo | None) -> "ImportedSite":
-    from mirage.cluster.site_import import slurm_answers
-    from mirage.cluster.site_import.params import convert_site
+    from mirage.history.site_import import slurm_answers
+    from mirage.history.site_import.params import convert_site
 
     if not folder.is_dir():
         raise InputError(f"{folder} is not a directory")
@@ -103,8 +103,8 @@ def _read_captured_site(folder: Path, zone: tzinfo | None) -> "ImportedSite":
 
 
 def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
-    from mirage.cluster.site_import.notes import add_job_counts
-    from mirage.traces.formats.trace_file import open_trace
+    from mirage.history.formats.trace_file import open_trace
+    from mirage.history.site_import.notes import add_job_counts
 
     with open_trace(log, timezone=timezone) as trace:
         return add_job_counts(notes, (job for batch in trace.iter_batches() for job in batch))

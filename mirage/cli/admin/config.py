@@ -111,7 +111,7 @@ def _has_own_file_alone(named: Path | None) -> bool:
 
 def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
     """Find every fault of the settings and of the files that they name."""
-    from mirage.bootstrap import wiring
+    from mirage.service import wiring
 
     faults: list[ConfigFault] = []
     try:
@@ -140,8 +140,8 @@ def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Setti
 
 def _list_looks() -> dict[str, Callable[[Settings], object]]:
     """By key: a function that uses the key's value as the service would. Each raises InputError."""
-    from mirage.bootstrap import wiring
-    from mirage.store.database.engine import parse_url
+    from mirage.database.schema.engine import parse_url
+    from mirage.service import wiring
 
     return {
         _URL: lambda s: parse_url(s.database_url),
@@ -210,7 +210,7 @@ SettingRow = tuple[str, Any, str]
 
 
 def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
-    from mirage.store.database.engine import mask_url
+    from mirage.database.schema.engine import mask_url
 
     for key, spec in collect_specs(Settings).items():
         value = spec.mask_value(_get_json_value(settings, key))

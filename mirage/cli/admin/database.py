@@ -28,9 +28,9 @@ def copy_database(
     The service may keep running. For PostgreSQL use pg_dump. docs/admin/install.md says how to
     restore a copy.
     """
-    from mirage.bootstrap import wiring
     from mirage.config import settings as settings_file
-    from mirage.store.database import backup
+    from mirage.database.schema import backup
+    from mirage.service import wiring
 
     settings = settings_file.load_settings(config)
     file = wiring.find_database_file(settings)
@@ -52,8 +52,8 @@ def upgrade_database(*, config: ConfigOption = None) -> None:
 
     Running the command again changes nothing.
     """
-    from mirage.bootstrap import wiring
     from mirage.config import settings as settings_file
+    from mirage.service import wiring
 
     settings = settings_file.load_settings(config)
     with show_activity("upgrading the database's schema"):

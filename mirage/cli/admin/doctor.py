@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.cli.doctor.finding import Finding, Severity
 from mirage.cli.options import ConfigOption, JsonOption
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterError
-from mirage.studies.diagnostics.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from mirage.config.settings import Settings
@@ -53,8 +53,8 @@ def run_doctor(
 
     The exit code is 1 if there is a fault. Warnings leave it 0.
     """
+    from mirage.cli.doctor.installation_checks import run_checks
     from mirage.config import settings as settings_file
-    from mirage.studies.diagnostics.installation_checks import run_checks
 
     settings = _load_own_settings(config) if user else settings_file.load_settings(config)
     findings = run_checks(settings, config=config, user=user, moves=moves, url=url)
@@ -67,8 +67,8 @@ def run_doctor(
 
 
 def _load_own_settings(config: Path | None) -> "Settings":
-    from mirage.bootstrap import own_site
     from mirage.config import settings as settings_file
+    from mirage.service import own_site
 
     settings = settings_file.load_user_settings(config)
     with suppress(ClusterError):  # the checks of Slurm say why it does not answer

@@ -15,11 +15,11 @@ from rich.table import Table
 
 from mirage.cli.options import ConfigOption, JsonOption, TimezoneOption, warn_of_local_times
 from mirage.errors import InputError
-from mirage.traces.formats.trace_row import TraceFormat
+from mirage.history.formats.trace_row import TraceFormat
 
 if TYPE_CHECKING:
-    from mirage.services.ingest.trace_import import ImportReport
-    from mirage.traces.formats.trace_file import TraceFile
+    from mirage.history.formats.trace_file import TraceFile
+    from mirage.history.ingest.trace_import import ImportReport
 
 app = typer.Typer()
 
@@ -59,9 +59,9 @@ def ingest_trace(
     with a warning on stderr if rows were refused or skipped.
     """
     from mirage.config import settings
-    from mirage.services.ingest.trace_import import import_trace
-    from mirage.store.database.engine import Store
-    from mirage.traces.formats.trace_file import open_trace
+    from mirage.database.schema.engine import Store
+    from mirage.history.formats.trace_file import open_trace
+    from mirage.history.ingest.trace_import import import_trace
 
     configured = None if database else settings.load_settings(config)
     with (
@@ -96,7 +96,7 @@ def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[s
 
     `others`: the other clusters that rows belong to. Raises InputError if no row was stored.
     """
-    from mirage.traces.formats.sacct_dump import OTHER_CLUSTER
+    from mirage.history.formats.sacct_dump import OTHER_CLUSTER
 
     elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
     if elsewhere and report.taken == 0:

@@ -15,7 +15,7 @@ from mirage.domain.decision import Mode
 from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from mirage.store.database.engine import Transaction
+    from mirage.database.schema.engine import Transaction
 
 app = typer.Typer()
 
@@ -55,13 +55,13 @@ def show_or_set_mode(
     exceptions. If the switch was pulled by REST, add --release. If it was pulled by an empty file
     named `shadow` in the state directory, remove that file.
     """
-    from mirage.bootstrap import own_site, wiring
     from mirage.config import settings as settings_file
-    from mirage.services.control import kill_switch, modes
-    from mirage.services.control.kill_switch import Way
-    from mirage.store.jobs import queue_summary
-    from mirage.store.operations import clusters
-    from mirage.store.operations.demotions import read_demotions
+    from mirage.database.jobs import queue_summary
+    from mirage.database.operations import clusters
+    from mirage.database.operations.demotions import read_demotions
+    from mirage.provision.control import kill_switch, modes
+    from mirage.provision.control.kill_switch import Way
+    from mirage.service import own_site, wiring
 
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
@@ -138,8 +138,8 @@ def _print_modes(found: Mapping[str, str], cluster: str, *, as_json: bool) -> No
 def _set_mode(
     tx: "Transaction", cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
 ) -> None:
-    from mirage.services.control import kill_switch, modes
-    from mirage.services.control.kill_switch import Way
+    from mirage.provision.control import kill_switch, modes
+    from mirage.provision.control.kill_switch import Way
 
     now = int(time.time())
     if wanted is Mode.SHADOW and not partition:

@@ -11,7 +11,7 @@ from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import DeliveryError, InputError
 
 if TYPE_CHECKING:
-    from mirage.services.notify.digest import Digest
+    from mirage.chains.notices.digest import Digest
 
 app = typer.Typer()
 notify = typer.Typer(no_args_is_help=True)
@@ -31,8 +31,8 @@ def send_test_digest(
     The notice is about a chain that does not exist, and is not stored. The exit code is 1 if a mail
     server or webhook did not accept it.
     """
-    from mirage.bootstrap import notice_channels
     from mirage.config import settings as settings_file
+    from mirage.service import notice_channels
 
     settings = settings_file.load_settings(config)
     senders = notice_channels.build_senders(settings.notify)
@@ -54,8 +54,8 @@ def send_test_digest(
 
 
 def _build_digest(cluster: str, user: str, channel: str) -> "Digest":
-    from mirage.services.notify.digest import Digest
-    from mirage.store.events.outbox import Notice
+    from mirage.chains.notices.digest import Digest
+    from mirage.database.events.outbox import Notice
 
     notice = Notice(
         cluster_id=0,

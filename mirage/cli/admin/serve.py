@@ -30,9 +30,9 @@ def start_service(
     is imported into that folder, at most once a day, unless ~/.config/mirage/mirage.toml has them.
     """
     from mirage import logs
-    from mirage.bootstrap import wiring
-    from mirage.bootstrap.service_run import run_service
     from mirage.config import settings as settings_file
+    from mirage.service import wiring
+    from mirage.service.service_run import run_service
 
     if user:
         _start_own_service(settings_file.load_user_settings(config))
@@ -47,8 +47,8 @@ def start_service(
 
 def _start_own_service(settings: "Settings") -> None:
     from mirage import logs
-    from mirage.bootstrap import own_site, wiring
-    from mirage.bootstrap.service_run import run_service
+    from mirage.service import own_site, wiring
+    from mirage.service.service_run import run_service
 
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
@@ -64,7 +64,7 @@ def _start_own_service(settings: "Settings") -> None:
 def _warn_of_settings(settings: "Settings") -> None:
     import structlog
 
-    from mirage.bootstrap import wiring
+    from mirage.service import wiring
 
     log = structlog.get_logger(__name__)
     for sentence in wiring.check_settings(settings):

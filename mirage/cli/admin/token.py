@@ -16,11 +16,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.domain.access.caller import NOBODY_UID, Role
+from mirage.domain.callers.caller import NOBODY_UID, Role
 from mirage.errors import InputError
 
 if TYPE_CHECKING:
-    from mirage.store.access.tokens import Token
+    from mirage.database.access.tokens import Token
 
 app = typer.Typer()
 token_app = typer.Typer(
@@ -53,11 +53,11 @@ def create_token(
     as_json: JsonOption = False,
 ) -> None:
     """Create a token and print it. It cannot be shown again: Mirage stores only its hash."""
-    from mirage.bootstrap import wiring
     from mirage.config import settings as settings_file
-    from mirage.services.access import tokens as token_service
-    from mirage.store.access.tokens import Token
-    from mirage.store.operations import clusters
+    from mirage.database.access.tokens import Token
+    from mirage.database.operations import clusters
+    from mirage.service import wiring
+    from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
     now = int(time.time())
@@ -90,10 +90,10 @@ def create_token(
 @token_app.command("list")
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all tokens, newest first, with expired and revoked ones. Secrets are not shown."""
-    from mirage.bootstrap import wiring
     from mirage.config import settings as settings_file
-    from mirage.store.access import tokens
-    from mirage.store.operations import clusters
+    from mirage.database.access import tokens
+    from mirage.database.operations import clusters
+    from mirage.service import wiring
 
     store = wiring.open_store(settings_file.load_settings(config))
     with store.read() as tx:
@@ -122,10 +122,10 @@ def revoke_token(
     config: ConfigOption = None,
 ) -> None:
     """Revoke a token: the service refuses it from now on. Running it again changes nothing."""
-    from mirage.bootstrap import wiring
     from mirage.config import settings as settings_file
-    from mirage.services.access import tokens as token_service
-    from mirage.store.operations import clusters
+    from mirage.database.operations import clusters
+    from mirage.service import wiring
+    from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
     store = wiring.open_store(settings)

@@ -12,7 +12,7 @@ from mirage.cli.chains import timeline_text
 from mirage.cli.chains.timeline_rows import Timeline
 from mirage.domain.chain import MAX_LINKS
 from mirage.domain.sanitize import escape_unprintable
-from mirage.policy.rules.return_rule import look_up_return_lead
+from mirage.policies.rules.return_rule import look_up_return_lead
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -262,7 +262,7 @@ def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
     Yields nothing for any other chain.
     """
     if chain["links_planned"] is None:
-        from mirage.services.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
+        from mirage.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
 
         yield notes_of.explain_unregistered(chain["style"], chain["max_overlap_s"])
 

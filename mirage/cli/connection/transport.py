@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from mirage.cluster.auth import munge
 from mirage.config.paths import get_data_dir, get_user_state_dir
-from mirage.domain.access.request_signing import build_signed_text
+from mirage.domain.callers.request_signing import build_signed_text
 from mirage.errors import InputError, ServiceUnavailable
+from mirage.slurm.clients.auth import munge
 
 PREFIX = "/api/v1"
 UNIX = "unix://"

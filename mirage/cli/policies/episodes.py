@@ -17,7 +17,7 @@ from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_row
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import InputError
-from mirage.traces.workloads.load_scaling import MOST, scale_load
+from mirage.history.workloads.load_scaling import MOST, scale_load
 
 app = typer.Typer()
 
@@ -111,12 +111,12 @@ def build_episode_table(
 
     If the command is interrupted, run it again: it goes on where it stopped.
     """
-    from mirage.episodes.table.episode_table import EpisodeTable
-    from mirage.studies.tables.pair_options import build_pair_settings, choose_account
-    from mirage.studies.tables.table_plan import build_plan, count_cores, warn_if_beyond_trace
-    from mirage.studies.tables.table_report import build_table_report
-    from mirage.studies.tables.twin_asking import add_twin_forecasts
-    from mirage.traces.workloads import replay
+    from mirage.history.workloads import replay
+    from mirage.judging.table.episode_table import EpisodeTable
+    from mirage.lab.tables.pair_options import build_pair_settings, choose_account
+    from mirage.lab.tables.table_plan import build_plan, count_cores, warn_if_beyond_trace
+    from mirage.lab.tables.table_report import build_table_report
+    from mirage.lab.tables.twin_asking import add_twin_forecasts
 
     params = load_site_params(cluster)
     taken = replay.load_replay(trace, params, timezone=timezone)

@@ -17,10 +17,10 @@ from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import InputError, MalformedText
-from mirage.studies.output_check import check_writable
+from mirage.lab.output_check import check_writable
 
 if TYPE_CHECKING:
-    from mirage.episodes.judge.evaluation import Figures
+    from mirage.judging.evaluation import Figures
 
 app = typer.Typer()
 
@@ -110,14 +110,14 @@ def evaluate_tables(
     interruption: light up to 2 h, medium up to 12 h, heavy above 12 h. The 95 % intervals resample
     whole days. docs/reference/episodes.md has the definitions.
     """
-    from mirage.studies.evaluation import pareto_plot
-    from mirage.studies.evaluation.evaluation_document import (
+    from mirage.lab.evaluation import pareto_plot
+    from mirage.lab.evaluation.evaluation_document import (
         build_document,
         compute_figures,
         evaluate_constant_leads,
         warn_if_pooled,
     )
-    from mirage.studies.evaluation.policy_evaluation import (
+    from mirage.lab.evaluation.policy_evaluation import (
         EvaluationRequest,
         load_judged_table,
         run_evaluation,
@@ -153,8 +153,8 @@ def _split_paths_and_policies(
     words: Sequence[str], policies: Sequence[str]
 ) -> tuple[list[Path], list[str]]:
     """Split the words into tables and policies: in `--policy a b`, b may be a policy too."""
-    from mirage.policy.registry import MOVES_OFTEN, NAMES, is_model
-    from mirage.studies.evaluation.policy_evaluation import NO_POLICIES
+    from mirage.lab.evaluation.policy_evaluation import NO_POLICIES
+    from mirage.policies.registry import MOVES_OFTEN, NAMES, is_model
 
     known = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
     named = {*known, *MOVES_OFTEN}
@@ -188,8 +188,8 @@ def _parse_startup_h(text: str) -> float:
 
 
 def _print_document(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
-    from mirage.policy.registry import AUTO
-    from mirage.studies.evaluation.auto_choices import format_auto_choices
+    from mirage.lab.evaluation.auto_choices import format_auto_choices
+    from mirage.policies.registry import AUTO
 
     text = json.dumps(document, indent=1)
     if json_path == _STDOUT:
@@ -212,7 +212,7 @@ def _render_figure_tables(
     figures: "Figures", columns: Sequence[_Column], *, intervals: bool
 ) -> Iterator[Table]:
     """Yield a table for each load class that has hand-overs, at most 80 columns wide."""
-    from mirage.episodes.judge.evaluation import CLASSES
+    from mirage.judging.evaluation import CLASSES
 
     for load in CLASSES:
         rows = {name: by_class[load] for name, by_class in figures.items()}

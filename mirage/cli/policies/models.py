@@ -33,7 +33,7 @@ ModelArgument = Annotated[
 @models.command("list")
 def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all versions that the service finds, and which version of each name is in use."""
-    from mirage.services.models import model_catalog
+    from mirage.policies import model_catalog
 
     under = get_models_folder(config)
     told = [asdict(line) for line in model_catalog.list_versions(under)]
@@ -53,8 +53,7 @@ def show_model(
     model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Show a model's card: what it was trained on, and its results. Checks the model's files."""
-    from mirage.policy import registry
-    from mirage.services.models import model_catalog
+    from mirage.policies import model_catalog, registry
 
     served = registry.load_model(model, get_models_folder(config))
     card = {"model": served.name, **served.artefact.card}
@@ -89,9 +88,9 @@ def promote_model(
     neither was trained on. Better means that the 95 % interval of the difference in cost lies below
     zero. If the new version is not better, nothing changes, and the exit code is 1.
     """
-    from mirage.policy import registry
-    from mirage.services.models import model_promotion
-    from mirage.studies.tables.twin_asking import ask_twin_if_needed
+    from mirage.judging import model_promotion
+    from mirage.lab.tables.twin_asking import ask_twin_if_needed
+    from mirage.policies import registry
 
     ask = partial(ask_twin_if_needed, output=TERMINAL)
     found = model_promotion.judge_promotion(
@@ -134,7 +133,7 @@ def recalibrate_model(
     The copy decides as the model does: decisions go by the probability of being late, which the
     command does not change.
     """
-    from mirage.studies.training.recalibration import recalibrate_forecast
+    from mirage.lab.training.recalibration import recalibrate_forecast
 
     with show_activity("adjusting the forecast"):
         used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)

@@ -31,11 +31,11 @@ from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.errors import InputError
-from mirage.sim.types import Params
-from mirage.studies.output_check import check_writable
+from mirage.lab.output_check import check_writable
+from mirage.simulator.types import Params
 
 if TYPE_CHECKING:
-    from mirage.studies.shadow_report.job_history import JobLog
+    from mirage.lab.shadow_report.job_history import JobLog
 
 app = typer.Typer()
 report = typer.Typer(no_args_is_help=True)
@@ -159,12 +159,12 @@ def report_shadow(
     The exit code is 0 whatever the recommendation is, even if there is too little data. It is 2 if
     the log, the cluster file or an option is wrong.
     """
-    from mirage.studies.shadow_report.handover_pairs import ReportOptions
-    from mirage.studies.shadow_report.html_page import render_page
-    from mirage.studies.shadow_report.job_history import SiteHistory
-    from mirage.studies.shadow_report.shadow_study import ShadowStudy, build_report
-    from mirage.studies.tables.table_plan import count_cores
-    from mirage.traces.workloads import replay
+    from mirage.history.workloads import replay
+    from mirage.lab.shadow_report.handover_pairs import ReportOptions
+    from mirage.lab.shadow_report.html_page import render_page
+    from mirage.lab.shadow_report.job_history import SiteHistory
+    from mirage.lab.shadow_report.shadow_study import ShadowStudy, build_report
+    from mirage.lab.tables.table_plan import count_cores
 
     if html is not None:
         check_writable(html)
@@ -223,7 +223,7 @@ def _announce_table(number: int, count: int, name: str) -> None:
 def _load_given_log(
     trace: Path | None, cluster: Path | None, timezone: str | None
 ) -> "tuple[JobLog, Params]":
-    from mirage.studies.shadow_report.job_history import JobLog
+    from mirage.lab.shadow_report.job_history import JobLog
 
     if trace is None or cluster is None:
         raise InputError(
@@ -254,9 +254,9 @@ def _write_page(path: Path, text: str) -> None:
 
 def _print_report(document: dict[str, Any], console: Console) -> None:
     """Print the recommendation, then the figures behind it."""
-    from mirage.policy.registry import AUTO
-    from mirage.studies.evaluation.auto_choices import format_auto_choices
-    from mirage.studies.shadow_report.report_text import describe_pairs
+    from mirage.lab.evaluation.auto_choices import format_auto_choices
+    from mirage.lab.shadow_report.report_text import describe_pairs
+    from mirage.policies.registry import AUTO
 
     told = document["recommendation"]
     console.print(f"[bold]{escape(told['advice'])}[/bold]", soft_wrap=True)
@@ -274,13 +274,13 @@ def _print_report(document: dict[str, Any], console: Console) -> None:
 
 
 def _render_group_table(group: dict[str, Any]) -> Table:
-    from mirage.services.reports.recommendation import NAMES, list_shown
-    from mirage.studies.shadow_report.report_text import (
+    from mirage.lab.shadow_report.report_text import (
         COLUMNS,
         format_cell,
         format_saving,
         format_title,
     )
+    from mirage.reports.recommendation import NAMES, list_shown
 
     table = Table(box=box.SIMPLE_HEAD, title=escape(format_title(group)), title_justify="left")
     table.add_column("", no_wrap=True)

@@ -17,8 +17,8 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from mirage.episodes.generation.resumable_build import BuiltTable, TablePlan
-    from mirage.traces.workloads import replay
+    from mirage.history.workloads import replay
+    from mirage.lab.episodes.generation.resumable_build import BuiltTable, TablePlan
 
 _AFTER_CTRL_C = 130
 """The exit code that shells report after Ctrl-C."""
@@ -26,7 +26,7 @@ _AFTER_CTRL_C = 130
 
 def make_table(plan: "TablePlan", out: Path, processes: int) -> "BuiltTable":
     """Build the table into `out` and show a bar. On Ctrl-C the done part is kept, exit code 130."""
-    from mirage.episodes.generation.resumable_build import build_table, count_kept_points
+    from mirage.lab.episodes.generation.resumable_build import build_table, count_kept_points
 
     total = len(plan.settings.start_points)
     try:

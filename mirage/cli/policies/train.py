@@ -12,7 +12,7 @@ from rich.table import Table
 from mirage.cli.connection.suggestions import suggest_models
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
 from mirage.cli.ui.study_output import TERMINAL
-from mirage.studies.training.trainers import (
+from mirage.lab.training.trainers import (
     EncoderName,
     FamilyName,
     InterruptedTraining,
@@ -86,7 +86,7 @@ def train_policy(
     docs/research/train.md and docs/research/agents.md explain the models and the figures. Do not
     give tables of validation weeks.
     """
-    from mirage.studies.training.artefact_training import train_artefact
+    from mirage.lab.training.artefact_training import train_artefact
 
     request = TrainingRequest(
         family=family,

@@ -22,10 +22,10 @@ from mirage.cli.simulation.simulate import (
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
-from mirage.studies.output_check import check_writable
+from mirage.lab.output_check import check_writable
 
 if TYPE_CHECKING:
-    from mirage.services.replay.calibration import Calibration
+    from mirage.lab.calibration.calibration import Calibration
 
 app = typer.Typer()
 
@@ -87,7 +87,7 @@ def calibrate_cluster_file(
     The exit code is 2 if the log has no starts or is too short, if a file cannot be read or
     written, or if Optuna is not installed.
     """
-    from mirage.studies.replay.cluster_fitting import (
+    from mirage.lab.calibration.cluster_fitting import (
         ClusterFitting,
         FittingRequest,
         build_document,
@@ -140,7 +140,7 @@ def _render_tables(found: "Calibration") -> Iterator[Table]:
 
 
 def _render_measured(found: "Calibration") -> Table:
-    from mirage.studies.replay.log_replay import format_day
+    from mirage.lab.simulation.log_replay import format_day
 
     seen = found.seen
     table = create_table("read from the log", "")
@@ -169,7 +169,7 @@ def _render_fitted(found: "Calibration") -> Table:
 
 
 def _render_fidelity(found: "Calibration") -> Table:
-    from mirage.studies.replay.log_replay import format_day
+    from mirage.lab.simulation.log_replay import format_day
 
     plan = found.plan
     table = create_table(

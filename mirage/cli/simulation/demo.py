@@ -22,17 +22,11 @@ from mirage.config.paths import DEFAULT_PORT
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
-from mirage.studies.comparison.comparison_plan import (
-    BASELINE,
-    PRESET,
-    SEED,
-    WARM_UP_DAYS,
-    ComparisonPlan,
-)
+from mirage.lab.demo.comparison_plan import BASELINE, PRESET, SEED, WARM_UP_DAYS, ComparisonPlan
 
 if TYPE_CHECKING:
-    from mirage.studies.comparison.demo_site import DemoSite
-    from mirage.studies.comparison.policy_comparison import PolicyOutcome
+    from mirage.lab.demo.demo_site import DemoSite
+    from mirage.lab.demo.policy_comparison import PolicyOutcome
 
 _PORT = DEFAULT_PORT + 1
 """Not the service's port, so that sbatch on this host registers no chain with a demo."""
@@ -160,8 +154,8 @@ def run_demo(
     the demo at any time, with exit code 130 or 143.
     """
     from mirage import logs
-    from mirage.studies.comparison.demo_site import PLAN, DemoSite
-    from mirage.studies.comparison.scenario import build_scenario, choose_window
+    from mirage.lab.demo.demo_site import PLAN, DemoSite
+    from mirage.lab.demo.scenario import build_scenario, choose_window
 
     logs.setup_logging("auto", warnings_only=True)
     plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
@@ -240,10 +234,7 @@ def _collect_results(
     Prints a note if the demo stopped before all hand-overs were complete. Raises InputError if no
     hand-over of the baseline was complete.
     """
-    from mirage.studies.comparison.policy_comparison import (
-        compute_outcomes,
-        list_completed_handovers,
-    )
+    from mirage.lab.demo.policy_comparison import compute_outcomes, list_completed_handovers
 
     done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
     total = plan.handovers * len(plan.policies)

@@ -14,11 +14,11 @@ from mirage.errors import InputError
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Style
-    from mirage.sim.simulator import Simulator
-    from mirage.sim.types import Params
-    from mirage.studies.replay.time_to_finish import FinishPlan, FinishReport
-    from mirage.traces.calibration.fidelity import Window
-    from mirage.traces.workloads.replay import Replay
+    from mirage.history.workloads.replay import Replay
+    from mirage.lab.simulation.fidelity import Window
+    from mirage.lab.simulation.time_to_finish import FinishPlan, FinishReport
+    from mirage.simulator.simulator import Simulator
+    from mirage.simulator.types import Params
 
 POLICIES = (
     "reactive",
@@ -59,10 +59,10 @@ def plan_chains(
     Raises InputError for words without a meaning, and for chains that the cluster or the log has no
     room for.
     """
-    from mirage.episodes.chains.work_run import STYLES, Work
-    from mirage.episodes.table.pair_settings import PairSettings, build_pair_job
-    from mirage.studies.replay.time_to_finish import FinishPlan, choose_submissions
-    from mirage.studies.tables.pair_options import parse_duration_s
+    from mirage.judging.table.pair_settings import PairSettings, build_pair_job
+    from mirage.lab.episodes.chains.work_run import STYLES, Work
+    from mirage.lab.simulation.time_to_finish import FinishPlan, choose_submissions
+    from mirage.lab.tables.pair_options import parse_duration_s
 
     if style not in STYLES:
         raise InputError(f"--style {style} is not played: choose one of {', '.join(STYLES)}")
@@ -97,7 +97,7 @@ def play_chains(
     `names`: the policies beside plain Slurm; none: `POLICIES`. `models`: the folder of models.
     """
     from mirage.cli.ui.study_output import TERMINAL
-    from mirage.studies.replay.time_to_finish import (
+    from mirage.lab.simulation.time_to_finish import (
         build_finish_document,
         find_planners,
         measure_finishes,

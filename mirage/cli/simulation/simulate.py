@@ -27,12 +27,12 @@ from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
 from mirage.domain.chain import OVERLAP_PRICE, Style
 from mirage.errors import InputError
-from mirage.sim.slurm_release import describe_planner
+from mirage.simulator.slurm_release import describe_planner
 
 if TYPE_CHECKING:
-    from mirage.services.replay.simulation import SimulationReport
-    from mirage.traces.calibration.fidelity import Fidelity, Window
-    from mirage.traces.workloads.replay import Replay
+    from mirage.history.workloads.replay import Replay
+    from mirage.lab.simulation.fidelity import Fidelity, Window
+    from mirage.lab.simulation.simulation import SimulationReport
 
 app = typer.Typer()
 
@@ -140,15 +140,10 @@ def simulate_log(
     The command leaves out rows that contradict themselves, and names and counts them in a warning
     on stderr. The exit code is 2 if no row is left, or if a file cannot be read.
     """
-    from mirage.services.replay.simulation import (
-        build_simulator,
-        write_jobs,
-    )
-    from mirage.services.replay.simulation import (
-        simulate_replay as run,
-    )
-    from mirage.studies.replay.log_replay import build_document, choose_judged_window
-    from mirage.traces.workloads import replay
+    from mirage.history.workloads import replay
+    from mirage.lab.simulation.log_replay import build_document, choose_judged_window
+    from mirage.lab.simulation.simulation import build_simulator, write_jobs
+    from mirage.lab.simulation.simulation import simulate_replay as run
 
     if work is None:
         _refuse_chain_options(context)
@@ -235,7 +230,7 @@ def _render_figures(report: "SimulationReport") -> Table:
 
 
 def _render_fidelity(found: "Fidelity | None", window: "Window", not_judged: str | None) -> Table:
-    from mirage.studies.replay.log_replay import format_day
+    from mirage.lab.simulation.log_replay import format_day
 
     table = create_table("against the log", "")
     if window.begin < window.end:
@@ -254,7 +249,7 @@ def _render_fidelity(found: "Fidelity | None", window: "Window", not_judged: str
 
 
 def _render_weeks(found: "Fidelity") -> Table:
-    from mirage.studies.replay.log_replay import format_day
+    from mirage.lab.simulation.log_replay import format_day
 
     table = create_table("week from", "jobs", "log", "replay")
     for week in found.weeks:

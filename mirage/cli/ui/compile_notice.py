@@ -7,7 +7,7 @@ import typer
 
 def warn_if_compiling() -> None:
     """Say on stderr why the first run after an installation takes a minute longer."""
-    from mirage.sim.arrays.jit import CACHE
+    from mirage.simulator.arrays.jit import CACHE
 
     # The folder itself is made as soon as a module with kernels is imported.
     if not any(Path(CACHE).rglob("*.nbi")):

@@ -6,12 +6,12 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from mirage.traces.workloads.replay import Replay
+    from mirage.history.workloads.replay import Replay
 
 
 def render_rows_table(taken: "Replay") -> Table:
     """Render the rows read and replayed, and the rows that were changed or left out, by reason."""
-    from mirage.studies.replay.log_replay import count_rows_by_reason
+    from mirage.lab.simulation.log_replay import count_rows_by_reason
 
     table = create_table("rows", "number", "first seen at")
     table.add_row("read", f"{taken.read:,}")

@@ -3,7 +3,7 @@
 import typer
 
 from mirage.cli.ui.progress import show_progress
-from mirage.studies.study_output import StudyOutput
+from mirage.lab.study_output import StudyOutput
 
 
 def print_note(text: str) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mirage.services.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
-from mirage.services.reports.recommendation import NAMES, OURS, list_plotted
+from mirage.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
+from mirage.reports.recommendation import NAMES, OURS, list_plotted
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
 from mirage.web.formatting import format_duration

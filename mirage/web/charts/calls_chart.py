@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from mirage.domain.time_units import HOUR_S
-from mirage.services.operations.service_status import PollingCost
+from mirage.reports.service_status import PollingCost
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale, TimeScale
 

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from mirage.domain.chain import Link
 from mirage.domain.time_units import HOUR_S
-from mirage.services.reports.chain_timeline import ChainTimeline, TimelineHandover
+from mirage.reports.chain_timeline import ChainTimeline, TimelineHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, TimeScale
 from mirage.web.formatting import format_day, format_duration, format_hours

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from mirage.domain.time_units import HOUR_S
-from mirage.services.reports.chain_timeline import Course, CoursePoint
+from mirage.reports.chain_timeline import Course, CoursePoint
 from mirage.web.charts import svg
 from mirage.web.charts.chain_charts import classify_outcome
 from mirage.web.charts.scales import HoursScale, TimeScale

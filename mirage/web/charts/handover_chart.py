@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from mirage.chains.start_range import StartRange
 from mirage.domain.chain import ChainMode
-from mirage.services.chains.start_range import StartRange
-from mirage.services.reports.overview import UpcomingHandover
+from mirage.reports.overview import UpcomingHandover
 from mirage.web.charts import svg
 from mirage.web.charts.scales import TimeScale
 from mirage.web.formatting import format_day

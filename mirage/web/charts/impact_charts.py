@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from mirage.domain.time_units import DAY_S
-from mirage.services.reports.impact import DayImpact, HandoverTotals, Saving
-from mirage.services.reports.recommendation import NAMES
+from mirage.reports.impact import DayImpact, HandoverTotals, Saving
+from mirage.reports.recommendation import NAMES
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale, TimeScale
 from mirage.web.formatting import format_hours, render_instant

@@ -6,7 +6,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from mirage.domain.decision import Forecast
-from mirage.services.reports.wait_statistics import Span, WaitPoint, WaitsOverTime
+from mirage.reports.wait_statistics import Span, WaitPoint, WaitsOverTime
 from mirage.web.charts import svg
 from mirage.web.charts.scales import TimeScale, WaitScale
 from mirage.web.formatting import format_count, format_duration, render_instant

@@ -5,13 +5,13 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from mirage.http.response_cache import get_recent_span
-from mirage.services.reports import stored_report
-from mirage.services.reports.forecast_accuracy import NOMINAL, build_accuracy
-from mirage.services.reports.recommendation import list_shown
+from mirage.reports import stored_report
+from mirage.reports.forecast_accuracy import NOMINAL, build_accuracy
+from mirage.reports.recommendation import list_shown
 from mirage.web.charts import accuracy_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, DaysQuery
-from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.pages.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.shared.response_cache import get_recent_span
 
 ENTRY = NavigationEntry(name="Accuracy", path="/accuracy", order=3)
 router = APIRouter(include_in_schema=False)

@@ -4,21 +4,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from mirage.database.events import audit
+from mirage.database.jobs import queue_summary
+from mirage.database.operations import clusters
+from mirage.database.operations.admin_overrides import PulledSwitch
 from mirage.domain.decision import Mode
 from mirage.errors import InputError
-from mirage.http.dependencies import Admin, AdminWriter, Body, Context, Writing
-from mirage.services.control import kill_switch, limit_overrides, modes
-from mirage.services.control.kill_switch import RELEASED_BY, Way
-from mirage.services.control.limit_overrides import ADJUSTABLE_LIMITS
-from mirage.services.models import model_catalog
-from mirage.services.operations import service_status, slurmctld_load
-from mirage.store.events import audit
-from mirage.store.jobs import queue_summary
-from mirage.store.operations import clusters
-from mirage.store.operations.admin_overrides import PulledSwitch
-from mirage.web import forms
+from mirage.policies import model_catalog
+from mirage.provision.control import kill_switch, limit_overrides, modes
+from mirage.provision.control.kill_switch import RELEASED_BY, Way
+from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS
+from mirage.reports import service_status, slurmctld_load
 from mirage.web.charts import calls_chart
-from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.pages import forms
+from mirage.web.pages.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.shared.dependencies import Admin, AdminWriter, Body, Context, Writing
 
 ENTRY = NavigationEntry(name="Admin", path="/admin", order=90, admins=True)
 

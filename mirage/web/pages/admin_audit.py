@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from mirage.database.events import audit
+from mirage.database.events.audit import AuditFilter
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import DAY_S
-from mirage.http.dependencies import Admin, reject_nul
-from mirage.http.paging import parse_row_cursor
-from mirage.http.problems import build_invalid_error
-from mirage.store.events import audit
-from mirage.store.events.audit import AuditFilter
-from mirage.web.page_context import CurrentPage
+from mirage.web.pages.page_context import CurrentPage
+from mirage.web.shared.dependencies import Admin, reject_nul
+from mirage.web.shared.paging import parse_row_cursor
+from mirage.web.shared.problems import build_invalid_error
 
 router = APIRouter(
     prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(reject_nul)]

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query, Response
 from markupsafe import Markup
 
 from mirage.errors import IllegalTransition, InputError
-from mirage.http import model_promotion
-from mirage.http.dependencies import Admin, AdminWriter, Body
-from mirage.http.model_paths import ModelNamePath, ModelVersionPath
-from mirage.web import formatting, forms
-from mirage.web.page_context import CurrentPage, PageContext
+from mirage.web import formatting
+from mirage.web.pages import forms
+from mirage.web.pages.page_context import CurrentPage, PageContext
+from mirage.web.shared import promotion_requests
+from mirage.web.shared.dependencies import Admin, AdminWriter, Body
+from mirage.web.shared.model_paths import ModelNamePath, ModelVersionPath
 
 router = APIRouter(prefix="/admin/models", include_in_schema=False)
 
@@ -41,14 +42,14 @@ def promote_model(
 ) -> Response:
     """Compare the model, and promote it if it is better; else the page says why it is not."""
     fields = forms.parse_form(look.request, body)
-    asked = model_promotion.PromotionRequest(
-        model=model_promotion.format_model_name(name, version),
+    asked = promotion_requests.PromotionRequest(
+        model=promotion_requests.format_model_name(name, version),
         tables=tuple(fields.get("table", ())),
         force=forms.get_field(fields, "force") == _TICKED,
     )
     via = look.request.state.who.via
     try:
-        model_promotion.promote_model(look.given, asked, actor=who.user, via=via)
+        promotion_requests.promote_model(look.given, asked, actor=who.user, via=via)
     except (IllegalTransition, InputError) as error:
         return _render_page(look, name, version, refused=str(error))
     return forms.return_to_page(look.given, f"/admin/models/{name}/{version}?done=promoted")
@@ -57,7 +58,7 @@ def promote_model(
 def _render_page(
     look: PageContext, name: str, version: str, *, done: str = "", refused: str = ""
 ) -> Response:
-    found = model_promotion.get_model(look.given, name, version)
+    found = promotion_requests.get_model(look.given, name, version)
     return look.render_page(
         "admin_model.html",
         title=found.line.model,
@@ -65,7 +66,7 @@ def _render_page(
         found=found,
         card=json.dumps(dict(found.card), indent=2, ensure_ascii=False),
         path_of=f"/admin/models/{name}/{version}",
-        tables=model_promotion.list_tables(look.given),
+        tables=promotion_requests.list_tables(look.given),
         tables_dir=look.given.tables_dir,
         when_of=_render_promotion_time,
         difference=_format_difference,

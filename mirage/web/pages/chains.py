@@ -5,19 +5,19 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
+from mirage.chains import explanations, link_risks
+from mirage.chains.expected_start import read_expected_start
+from mirage.chains.overlap_price import describe_price
+from mirage.database.chains import chains, decisions
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
-from mirage.http.chain_access import ChainPath, StateRequest, get_visible_chain
-from mirage.http.dependencies import Context
-from mirage.services.chains import explanations, link_risks
-from mirage.services.chains.expected_start import read_expected_start
-from mirage.services.chains.overlap_price import describe_price
-from mirage.services.control import limit_overrides
-from mirage.services.reports import chain_timeline as timelines
-from mirage.store.chains import chains, decisions
+from mirage.provision.control import limit_overrides
+from mirage.reports import chain_timeline as timelines
 from mirage.web import decision_text
 from mirage.web.charts import chain_charts, forecast_chart
-from mirage.web.page_context import HEADERS, CurrentPage, PageContext
+from mirage.web.pages.page_context import HEADERS, CurrentPage, PageContext
+from mirage.web.shared.chain_access import ChainPath, StateRequest, get_visible_chain
+from mirage.web.shared.dependencies import Context
 
 router = APIRouter(prefix="/chains", include_in_schema=False)
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from mirage.domain.access.caller import JOBS, USAGE
-from mirage.http.dependencies import require_identity
-from mirage.http.response_cache import get_recent_span
-from mirage.services.reports import stored_report
-from mirage.services.reports.impact import SHOWN, build_impact
+from mirage.domain.callers.caller import JOBS, USAGE
+from mirage.reports import stored_report
+from mirage.reports.impact import SHOWN, build_impact
 from mirage.web.charts import impact_charts as charts
 from mirage.web.day_ranges import CHOICES, DAYS, DaysQuery
-from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.pages.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.shared.dependencies import require_identity
+from mirage.web.shared.response_cache import get_recent_span
 
 ENTRY = NavigationEntry(name="Impact", path="/impact", order=4)
 router = APIRouter(include_in_schema=False)

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.errors import NotAllowed, NotIdentified
-from mirage.http import denied_requests, quota
-from mirage.http.auth import cookie_auth
-from mirage.http.context import ApiContext
-from mirage.http.dependencies import Body, Context
-from mirage.services.access import sessions, tokens
-from mirage.web.page_context import HEADERS, render_bare_page
+from mirage.web.identity import sessions, tokens
+from mirage.web.pages.page_context import HEADERS, render_bare_page
+from mirage.web.shared import denied_requests, quota
+from mirage.web.shared.auth import cookie_auth
+from mirage.web.shared.context import ApiContext
+from mirage.web.shared.dependencies import Body, Context
 
 router = APIRouter(include_in_schema=False)
 

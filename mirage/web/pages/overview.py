@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from mirage.domain.access.caller import JOBS, USAGE
-from mirage.http.dependencies import reject_nul, require_identity
-from mirage.http.overview_cursor import format_cursor, parse_cursor
-from mirage.services.reports.overview import build_overview
-from mirage.store.chains.chain_ranking import RankedChain, RankingFilter
+from mirage.database.chains.chain_ranking import RankedChain, RankingFilter
+from mirage.domain.callers.caller import JOBS, USAGE
+from mirage.reports.overview import build_overview
 from mirage.web import decision_text
 from mirage.web.charts import handover_chart
-from mirage.web.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.pages.page_context import CurrentPage, NavigationEntry, PageContext
+from mirage.web.shared.dependencies import reject_nul, require_identity
+from mirage.web.shared.overview_cursor import format_cursor, parse_cursor
 
 ENTRY = NavigationEntry(name="Now", path="/", order=1)
 router = APIRouter(include_in_schema=False, dependencies=[Depends(reject_nul)])

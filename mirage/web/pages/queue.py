@@ -8,22 +8,22 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.callers.caller import PARTITIONS
 from mirage.domain.job_shape import JobShape
 from mirage.domain.time_units import DAY_S
 from mirage.domain.timelimit import parse_time_limit
 from mirage.domain.wait_buckets import LimitClass, SizeClass
 from mirage.errors import InputError, MalformedText, NotFound, TooMany
-from mirage.http import quota
-from mirage.http.chain_access import get_minimum_jobs, get_visible_bounds
-from mirage.http.dependencies import Writer, Writing
-from mirage.services.forecasts import submission_forecast
-from mirage.services.forecasts.submission_forecast import Requester, SubmissionForecast
-from mirage.services.reports import queue_status, wait_statistics
-from mirage.services.reports.queue_status import QueueStatus
-from mirage.services.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
+from mirage.provision.forecasts import submission_forecast
+from mirage.provision.forecasts.submission_forecast import Requester, SubmissionForecast
+from mirage.reports import queue_status, wait_statistics
+from mirage.reports.queue_status import QueueStatus
+from mirage.reports.wait_statistics import Span, WaitQuery, WaitsOverTime
 from mirage.web.charts import wait_charts
-from mirage.web.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext
+from mirage.web.pages.page_context import HEADERS, CurrentPage, NavigationEntry, PageContext
+from mirage.web.shared import quota
+from mirage.web.shared.chain_access import get_minimum_jobs, get_visible_bounds
+from mirage.web.shared.dependencies import Writer, Writing
 
 MOST_NODES = 1_000_000
 MOST_GPUS = 100_000_000

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.site_import.slurm_answers import ASSOCIATIONS, NODES, QOS, QUESTIONS
-from mirage.sim.types import Partition, Qos, SelectType
-from mirage.traces.cluster_files.reader import load_cluster_file, parse_cluster_file
+from mirage.history.cluster_files.reader import load_cluster_file, parse_cluster_file
+from mirage.history.site_import.slurm_answers import ASSOCIATIONS, NODES, QOS, QUESTIONS
+from mirage.simulator.types import Partition, Qos, SelectType
 from tests.support.cluster.site_texts import texts
 from tests.support.paths import CHECKOUT
 from tests.support.slurm_testbed import Testbed

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 
-from mirage.cluster.cli.command_runner import PLAIN_ANSWERS
+from mirage.slurm.clients.cli.command_runner import PLAIN_ANSWERS
 from tests.support.slurm_testbed import Testbed
 
 Owner = tuple[int, int]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import BackoffSettings
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.query_gate import BackoffSettings
 from mirage.slurm.text import dependency
 from tests.support.cluster.slurm_rig import SlurmRig, put_on_path, uid_of
 

@@ -8,12 +8,12 @@ from typing import Protocol
 
 import pytest
 
-from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.ports import Cluster
 from mirage.errors import ClusterRefused, JobChanged
-from mirage.ports import Cluster
-from mirage.sim.types import Params, SimJob, build_afterany
+from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
+from mirage.simulator.types import Params, SimJob, build_afterany
 from mirage.slurm.text.dependency import normalize_dependency
 
 UNKNOWN = JobId(999_999)

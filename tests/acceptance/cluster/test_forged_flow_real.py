@@ -32,7 +32,7 @@ TICKS = 20
 NOBODYS = JobId(999_999)
 _STANDING = ("JobState", "Dependency", "Comment", "JobName", "ReqNodeList", "UserId", "Nice")
 FORGED = "forged answer"
-"""The audit's word (mirage.worker)."""
+"""The audit's word (mirage.service.worker)."""
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.cli.command_runner import PLAIN_ANSWERS
-from mirage.cluster.query_gate import BackoffSettings
 from mirage.domain.job import Job, JobId
 from mirage.errors import ClusterUnavailable
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.cli.command_runner import PLAIN_ANSWERS
+from mirage.slurm.clients.query_gate import BackoffSettings
 from tests.acceptance.cluster import old_calls
 from tests.acceptance.cluster.forger import Forger, Lie, at_work, waiting_job
 from tests.support.cluster.slurm_rig import TWO_NODES, put_on_path, submit

@@ -6,7 +6,7 @@ Slurm keeps any text as the type of a GRES while the job is held.
 import pytest
 
 from mirage.domain.job import JobId
-from mirage.ports import Cluster
+from mirage.domain.ports import Cluster
 from tests.support.cluster.slurm_rig import RestRig, SlurmRig
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]

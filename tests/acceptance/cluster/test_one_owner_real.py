@@ -7,22 +7,22 @@ import time
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
+from mirage.chains import link_sync
+from mirage.database.chains import chains, decisions
+from mirage.database.chains.decisions import Effect
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId, Mark
 from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.services.chains import link_sync
-from mirage.services.control.limits import Limits
-from mirage.services.provision.decision_context import Rules
-from mirage.services.provision.provision_tick import provision_handovers
+from mirage.provision.control.limits import Limits
+from mirage.provision.decision_context import Rules
+from mirage.provision.provision_tick import provision_handovers
+from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.commands import squeue
-from mirage.store.chains import chains, decisions
-from mirage.store.chains.decisions import Effect
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.cluster.slurm_rig import SlurmRig
-from tests.support.services.scene import Always
+from tests.support.provision.scene import Always
 
 pytestmark = pytest.mark.slurm
 

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.query_gate import BackoffSettings
-from mirage.cluster.rest.client import Slurmrestd
-from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.ports import Cluster
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.ports import Cluster
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.query_gate import BackoffSettings
+from mirage.slurm.clients.restd.client import Slurmrestd
+from mirage.slurm.clients.restd.http import RestHttp
+from mirage.slurm.clients.restd.token import TokenFile
 from tests.support.cluster.rest_host import RestHost, only, started
 from tests.support.cluster.slurm_rig import SlurmRig, uid_of
 

@@ -5,9 +5,9 @@ It is never a job, and never keeps Mirage from reading the others.
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.job import Job, JobId
-from mirage.ports import Cluster
+from mirage.domain.ports import Cluster
+from mirage.slurm.clients.cli.client import SlurmCli
 from tests.support.cluster.hostile_jobs import shown
 from tests.support.cluster.rest_host import RestHost
 from tests.support.cluster.slurm_rig import SlurmRig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
+from mirage.slurm.clients.cli.client import SlurmCli
 from tests.support.cluster.slurm_rig import put_on_path
 from tests.support.slurm_testbed import Testbed
 

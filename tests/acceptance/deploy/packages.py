@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mirage.store.database.tables import SCHEMA
+from mirage.database.schema.tables import SCHEMA
 from tests.support.paths import CHECKOUT
 
 BUILD = CHECKOUT / "deploy" / "deb" / "build.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.store.database.tables import SCHEMA
+from mirage.database.schema.tables import SCHEMA
 from tests import needed
 from tests.acceptance.deploy import packages
 from tests.acceptance.deploy.clean_root import CleanRoot, clean_root

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.returns_live import play_releases
-from mirage.episodes.generation.replay import TraceReplay
-from mirage.policy.rules.return_rule import BACK_S
+from mirage.lab.episodes.generation.replay import TraceReplay
+from mirage.policies.rules.return_rule import BACK_S
 from tests.support.episodes import small
 from tests.support.episodes.tables import HOUR_S
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.policy import registry
+from mirage.policies import registry
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.committed import save
-from tests.support.learn.queue_tables import queue_table
 from tests.support.mirage_process import Answer, run
+from tests.support.training.committed import save
+from tests.support.training.queue_tables import queue_table
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.policy.registry import NAMES
-from mirage.store.database.tables import SCHEMA, VERSION_TABLE
+from mirage.database.schema.tables import SCHEMA, VERSION_TABLE
+from mirage.policies.registry import NAMES
 from tests.support.mirage_process import Answer, QuietSlurm, configured, run
 
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from mirage.errors import InputError
-from mirage.learn import optuna_search
-from mirage.services.replay.calibration import build_default_plan
-from mirage.services.replay.calibration import calibrate_params as calibrated
-from mirage.services.replay.simulation import build_simulator, write_jobs
-from mirage.sim.packing.workload import Workload
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import NodeEvent, Outage, Params
-from mirage.traces.calibration.fidelity import Window, measure_fidelity
-from mirage.traces.calibration.search_space import SEARCH_SETTINGS, get_search_values
-from mirage.traces.cluster_files.reader import load_cluster_params, parse_cluster_file
-from mirage.traces.workloads import replay, synthetic
+from mirage.history.cluster_files.reader import load_cluster_params, parse_cluster_file
+from mirage.history.workloads import replay, synthetic
+from mirage.lab.calibration import optuna_search
+from mirage.lab.calibration.calibration import build_default_plan
+from mirage.lab.calibration.calibration import calibrate_params as calibrated
+from mirage.lab.calibration.search_space import SEARCH_SETTINGS, get_search_values
+from mirage.lab.simulation.fidelity import Window, measure_fidelity
+from mirage.lab.simulation.simulation import build_simulator, write_jobs
+from mirage.simulator.packing.workload import Workload
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import NodeEvent, Outage, Params
 from tests.support.paths import CHECKOUT
 
 LS6 = CHECKOUT.parent / "shared/traces/tacc-ls6-a100.parquet"

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from mirage.api.app import ApiContext
-from mirage.cluster.auth import munge as real_munge
-from mirage.domain.access.caller import Role
+from mirage.database.access.tokens import Token
+from mirage.database.chains import chains
+from mirage.database.schema.engine import Store, Transaction
+from mirage.domain.callers.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState, Style
 from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId
-from mirage.services.access import tokens
-from mirage.store.access.tokens import Token
-from mirage.store.chains import chains
-from mirage.store.database.engine import Store, Transaction
+from mirage.slurm.clients.auth import munge as real_munge
+from mirage.web.api.app import ApiContext
+from mirage.web.identity import tokens
 from tests.support import mirage_process
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import HOUR, add_chain, add_decision, add_links

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from mirage.cli.chains import chain_text
+from mirage.database.chains import chains
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId, Style
 from mirage.domain.decision import Mode
-from mirage.services.control import kill_switch
-from mirage.store.chains import chains
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
+from mirage.provision.control import kill_switch
 from tests.integration.cli.test_chain import chain, client, context, run, stage, store
 from tests.support.api.running import NOW, Client
 from tests.support.chains import make_link

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from mirage.__main__ import main
-from mirage.api.app import ApiContext
 from mirage.cli.connection import suggestions
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainState
-from mirage.store.database.engine import Store
+from mirage.web.api.app import ApiContext
 from tests.needed import absent
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links, look, read_running_job

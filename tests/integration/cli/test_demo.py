@@ -14,14 +14,14 @@ import pytest
 
 from mirage.config.paths import DEFAULT_PORT
 from mirage.config.settings import Settings
+from mirage.database.chains.chains import HandoverRow
+from mirage.database.operations import telemetry
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId, LinkState
 from mirage.domain.job_shape import JobShape
-from mirage.services.forecasts import submission_forecast
-from mirage.sim.types import Params
-from mirage.store.chains.chains import HandoverRow
-from mirage.store.database.engine import Store
-from mirage.store.operations import telemetry
-from mirage.studies.comparison import policy_comparison
+from mirage.lab.demo import policy_comparison
+from mirage.provision.forecasts import submission_forecast
+from mirage.simulator.types import Params
 from tests.support import demo_figures, patient
 from tests.support.chains import make_chain, make_link
 from tests.support.mirage_process import MIRAGE, Answer, environment, run

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mirage.cli.doctor import host_checks
+from mirage.cli.doctor.finding import Severity
 from mirage.config.paths import get_data_dir
-from mirage.studies.diagnostics import host_checks
-from mirage.studies.diagnostics.finding import Severity
-from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
+from tests.support.training.committed import save
 
 GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT
 RUNNING = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.judging.table.episode_table import EpisodeTable
 from tests.support.episodes import small
 from tests.support.mirage_process import MIRAGE, environment, run
 from tests.support.traces import write_parquet_trace

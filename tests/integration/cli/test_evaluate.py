@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.policy.registry import MOVES_OFTEN
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.policies.registry import MOVES_OFTEN
 from tests.support.episodes.tables import DAY_S, MONDAY, about, table
 from tests.support.mirage_process import Answer, run
 

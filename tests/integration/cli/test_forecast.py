@@ -10,14 +10,14 @@ from time import monotonic, sleep
 
 import pytest
 
-from mirage.api.app import ApiContext
-from mirage.cluster.auth import munge as real_munge
+from mirage.database.forecasts import shape_forecasts
+from mirage.database.schema.engine import Store
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import JobShape
-from mirage.http.quota import OF_AN_ADDRESS
-from mirage.services.access.quotas import Quotas
-from mirage.store.database.engine import Store
-from mirage.store.forecasts import shape_forecasts
+from mirage.slurm.clients.auth import munge as real_munge
+from mirage.web.api.app import ApiContext
+from mirage.web.identity.quotas import Quotas
+from mirage.web.shared.quota import OF_AN_ADDRESS
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client, Stage

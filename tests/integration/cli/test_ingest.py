@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mirage.database.jobs import job_history
+from mirage.database.schema.engine import Store
 from mirage.slurm.commands.sacct_record import NO_NODES
-from mirage.store.database.engine import Store
-from mirage.store.jobs import job_history
 from tests.support.mirage_process import Answer, run
 from tests.support.paths import CHECKOUT
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters, reports
+from mirage.database.operations import clusters, reports
+from mirage.database.schema.engine import Store
 from tests.integration.cli.test_episodes import CLUSTER
 from tests.integration.cli.test_report import PAIR, jobs
 from tests.support.mirage_process import Answer, run

@@ -5,11 +5,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from mirage.store.database.tables import SCHEMA, VERSION_TABLE
+from mirage.database.schema.tables import SCHEMA, VERSION_TABLE
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.running import Client
-from tests.support.learn.committed import save
 from tests.support.mirage_process import QuietSlurm, run, serving
+from tests.support.training.committed import save
 
 __all__ = ["client", "context", "stage", "store"]
 

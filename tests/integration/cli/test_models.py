@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.committed import save
-from tests.support.learn.queue_tables import EPISODES, queue_table
 from tests.support.mirage_process import Answer, configured, run
+from tests.support.training.committed import save
+from tests.support.training.queue_tables import EPISODES, queue_table
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 

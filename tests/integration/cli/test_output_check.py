@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.studies.output_check import check_makeable, check_writable
+from mirage.lab.output_check import check_makeable, check_writable
 from tests.support.mirage_process import run
 
 COMMANDS = {

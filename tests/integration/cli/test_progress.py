@@ -49,7 +49,7 @@ def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:
 def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
     """By a command that has its imports: what they cache in has its folder by then."""
     program = (
-        "import mirage.studies.comparison.demo_site\n"
+        "import mirage.lab.demo.demo_site\n"
         "from mirage.cli.ui.compile_notice import warn_if_compiling\n"
         "warn_if_compiling()"
     )

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.policy import registry
+from mirage.policies import registry
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.committed import save_two_versions
-from tests.support.learn.queue_tables import EACH_DAY, EPISODES, queue_table
 from tests.support.mirage_process import Answer, run
+from tests.support.training.committed import save_two_versions
+from tests.support.training.queue_tables import EACH_DAY, EPISODES, queue_table
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 CALM, BUSY = -4.0, 6.0

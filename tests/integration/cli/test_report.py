@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mirage.sim.types import SimJob
-from mirage.studies.shadow_report.html_page import render_page
+from mirage.lab.shadow_report.html_page import render_page
+from mirage.simulator.types import SimJob
 from tests.integration.cli.test_episodes import CLUSTER
 from tests.support.episodes import small
 from tests.support.episodes.tables import MONDAY

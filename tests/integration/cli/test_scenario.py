@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import InputError
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import NodeGroup, Params, Partition, SimJob
-from mirage.studies.comparison import policy_comparison
-from mirage.studies.comparison.comparison_plan import WARM_UP_DAYS, ComparisonPlan
-from mirage.studies.comparison.scenario import (
-    Scenario,
-    build_scenario,
-    choose_window,
-    with_room,
-)
-from mirage.traces.cluster_files.reader import load_cluster_params
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.lab.demo import policy_comparison
+from mirage.lab.demo.comparison_plan import WARM_UP_DAYS, ComparisonPlan
+from mirage.lab.demo.scenario import Scenario, build_scenario, choose_window, with_room
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import NodeGroup, Params, Partition, SimJob
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
 PLAN = ComparisonPlan(policies=("reactive", "average"), time_limit_s=48 * 3600)

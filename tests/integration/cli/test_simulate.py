@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.traces.cluster_files.reader import load_cluster_params
-from mirage.traces.workloads import replay, synthetic
+from mirage.history.cluster_files.reader import load_cluster_params
+from mirage.history.workloads import replay, synthetic
 from tests.support.mirage_process import Answer, run
 from tests.support.paths import CHECKOUT, SHARED
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from mirage.history.formats import swf
+from mirage.history.workloads import replay
 from mirage.slurm.commands import sacct_record
-from mirage.traces.formats import swf
-from mirage.traces.workloads import replay
 from tests.support import mirage_process
 from tests.support.mirage_process import Answer
 from tests.support.paths import CHECKOUT

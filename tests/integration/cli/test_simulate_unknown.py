@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.traces.workloads import asked_resources, replay
+from mirage.history.workloads import asked_resources, replay
 from tests.integration.cli.test_simulate_dumps import SITE, T, Told, run, simulated
 from tests.support import mirage_process
 

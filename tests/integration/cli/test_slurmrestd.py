@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.bootstrap import wiring
-from mirage.cluster.rest.client import Slurmrestd
 from mirage.config.settings import Settings, load_settings
 from mirage.errors import ConfigError
+from mirage.service import wiring
+from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.cluster.fixtures import fake
 from tests.support.cluster.restd import FakeRestd, openapi
 from tests.support.cluster.tokens import jwt

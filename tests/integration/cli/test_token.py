@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
 from mirage.errors import NotIdentified
-from mirage.services.access import tokens
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
+from mirage.web.identity import tokens
 from tests.support.mirage_process import run
 
 

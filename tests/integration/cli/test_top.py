@@ -11,8 +11,8 @@ from rich.console import Console
 
 from mirage.cli.chains.chain_text import describe_service_state
 from mirage.cli.chains.top import render_overview
+from mirage.database.schema.engine import Store
 from mirage.domain.chain_cause import ChainRisk, Risk
-from mirage.store.database.engine import Store
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.policy.models.artefact import CARD, GRAPH
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.policies.models.artefact import CARD, GRAPH
 from tests.support.episodes.tables import DAY_S, MONDAY, table
-from tests.support.learn.queue_tables import EPISODES, at_load, queue_table
 from tests.support.mirage_process import Answer, environment, run
 from tests.support.paths import CHECKOUT
+from tests.support.training.queue_tables import EPISODES, at_load, queue_table
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 

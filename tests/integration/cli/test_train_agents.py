@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes.table import twin_forecasts
-from mirage.learn.artefact.model_card import WEIGHTS
+from mirage.lab.training.artefact.model_card import WEIGHTS
+from mirage.twin import table_forecasts
 from tests.support.episodes.tables import MONDAY
-from tests.support.learn.queue_tables import EPISODES, foretold, queue_table
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
+from tests.support.training.queue_tables import EPISODES, foretold, queue_table
 
 AFTER = MONDAY + EPISODES * 4 * 3600 + 86400
 NEWEST = AFTER + EPISODES * 4 * 3600 + 86400
@@ -114,7 +114,7 @@ def test_it_learns_from_the_twin_where_all_tables_have_its_answers(home: Path) -
     table = foretold(queue_table())
     table.save(home / "told.npz")
     assert table.twins is not None
-    table.twins.save(twin_forecasts.get_twin_path(home / "told.npz"))
+    table.twins.save(table_forecasts.get_twin_path(home / "told.npz"))
     answer = trained(home, "told.npz", "models/told/1")
     assert answer.code == 0, answer.err
     card = json.loads(run("models", "show", "models/told/1", "--json", cwd=home).out)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.sim.slurm_release import SlurmRelease, find_release, is_unchecked
+from mirage.simulator.slurm_release import SlurmRelease, find_release, is_unchecked
 from tests.support.fidelity.judge import judge_forecasts, judge_plans, sort_by_beat
 from tests.support.fidelity.recording import Recording
 from tests.support.paths import DATA

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.bootstrap import sd_notify
-from mirage.bootstrap.sd_notify import Notifier
+from mirage.service import sd_notify
+from mirage.service.sd_notify import Notifier
 from tests.support import patient
 from tests.support.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mirage.bootstrap import service_run
 from mirage.config.settings import ServiceSettings
+from mirage.service import service_run
 from tests.support import patient
 from tests.support.api.streams import listening
 from tests.support.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call

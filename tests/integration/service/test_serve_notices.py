@@ -4,11 +4,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from mirage.database.chains import chains
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.chain_cause import Reason, build_mirage_cause
-from mirage.store.chains import chains
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 from tests.support.notify.smtp_server import Post
 from tests.support.notify.smtp_server import serving as taking_mail

@@ -12,14 +12,7 @@ import pytest
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import Call
 from tests.support.slurm_plugin.told import ToldLink
-from tests.support.slurm_plugin.two_links import (
-    SHOW_CONFIG,
-    Pair,
-    finish,
-    let_end,
-    lines,
-    waits,
-)
+from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 FIRST, OWN, NEW = 101, 102, 103
 PLANNED = "--dependency=afterany:101?after:101+235"

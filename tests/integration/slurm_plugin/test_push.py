@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.access.request_signing import build_signed_text
+from mirage.domain.callers.request_signing import build_signed_text
 from tests.support import patient
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mirage.api.app import ApiContext
-from mirage.cluster.auth.munge import authenticate_caller
-from mirage.store.database.engine import Store
+from mirage.database.schema.engine import Store
+from mirage.slurm.clients.auth.munge import authenticate_caller
+from mirage.web.api.app import ApiContext
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CLUSTER, NOW, Client, Stage, identify
 

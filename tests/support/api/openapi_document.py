@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from mirage.api.app import ApiContext, create_app
-from mirage.store.database.engine import Store
+from mirage.database.schema.engine import Store
+from mirage.web.api.app import ApiContext, create_app
 from tests.support.api import openapi_said
 from tests.support.api.openapi_breaking import breaking
 from tests.support.paths import CHECKOUT

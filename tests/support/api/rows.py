@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mirage.database.chains import chains, decisions
+from mirage.database.chains.decisions import NewDecision
+from mirage.database.schema.engine import Store, Transaction
 from mirage.domain.chain import ChainId, LinkState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue
-from mirage.services.ingest.live_ingest import ingest_queue
-from mirage.store.chains import chains, decisions
-from mirage.store.chains.decisions import NewDecision
-from mirage.store.database.engine import Store, Transaction
+from mirage.history.ingest.live_ingest import ingest_queue
 from tests.support.api.running import CHAIN, NOW, USERS
 from tests.support.chains import make_chain, make_link
 from tests.support.slurm.printed_jobs import read_queue_job, read_record

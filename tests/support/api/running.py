@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from mirage.api.app import ApiContext, create_app
-from mirage.domain.access.caller import Caller
-from mirage.domain.access.request_signing import build_signed_text
+from mirage.domain.callers.caller import Caller
+from mirage.domain.callers.request_signing import build_signed_text
 from mirage.errors import NotIdentified
-from mirage.http.auth import unix_peer
+from mirage.web.api.app import ApiContext, create_app
+from mirage.web.shared.auth import unix_peer
 from tests.support import patient
 
 NOW = 1_800_000_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli.client import SlurmCli
+from mirage.slurm.clients.cli.client import SlurmCli
 from tests.support.cluster.rest_host import RestHost, started
 from tests.support.cluster.restd import FakeRestd, serving_restd
 from tests.support.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.rest.client import Slurmrestd
 from mirage.errors import ClusterRefused, MirageError
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.cluster.rest_host import only, started
 from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
 from tests.support.paths import CHECKOUT

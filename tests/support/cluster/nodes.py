@@ -1,7 +1,7 @@
 """Nodes of the simulated cluster that go down and come back."""
 
-from mirage.cluster.simulated.cluster import SimulatedCluster
-from mirage.sim.types import Outage
+from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
+from mirage.simulator.types import Outage
 
 
 def set_node_outage(cluster: SimulatedCluster, name: str, outage: Outage) -> None:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.rest.client import Slurmrestd
-from mirage.cluster.rest.http import RestHttp
-from mirage.cluster.rest.token import RestToken, TokenFile, parse_token
-from mirage.slurm.rest import envelope
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.restd.client import Slurmrestd
+from mirage.slurm.clients.restd.http import RestHttp
+from mirage.slurm.clients.restd.token import RestToken, TokenFile, parse_token
+from mirage.slurm.restd import envelope
 from tests.support.slurm_testbed import Testbed, TestbedFailure
 
 _LIFE_S = 1800

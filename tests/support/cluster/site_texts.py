@@ -1,6 +1,6 @@
 """Slurm's answers about a site that has a bit of everything, for imports of it."""
 
-from mirage.cluster.site_import.slurm_answers import QUESTIONS, SiteAnswers
+from mirage.history.site_import.slurm_answers import QUESTIONS, SiteAnswers
 from tests.support.paths import DATA
 
 SITE = DATA / "slurm-22.05"

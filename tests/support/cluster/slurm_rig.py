@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mirage.cluster.cli.client import SlurmCli
-from mirage.cluster.rest.client import Slurmrestd
 from mirage.domain.job import JobId
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 
 

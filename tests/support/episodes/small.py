@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.generation.builder import EpisodeBuilder, describe_table
-from mirage.episodes.table.episode_table import EpisodeTable
-from mirage.episodes.table.pair_settings import PairSettings
-from mirage.sim.types import Params, SimJob
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.judging.table.pair_settings import PairSettings
+from mirage.lab.episodes.generation.builder import EpisodeBuilder, describe_table
+from mirage.simulator.types import Params, SimJob
 from tests.support.episodes.tables import HOUR_S, MONDAY
 
 TRACE_S = 60 * HOUR_S

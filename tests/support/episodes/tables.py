@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.table.episode_table import NONE, EpisodeTable
-from mirage.episodes.table.metadata import STEP_S, TableMetadata
+from mirage.judging.table.episode_table import NONE, EpisodeTable
+from mirage.judging.table.metadata import STEP_S, TableMetadata
 
 DAY_S, HOUR_S = 86400, 3600
 MONDAY = 1_700_438_400

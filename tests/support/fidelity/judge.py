@@ -24,9 +24,9 @@ import numpy as np
 
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.errors import ClusterRefused
-from mirage.sim.simulator import Simulator
-from mirage.sim.slurm_release import SlurmRelease, find_release
-from mirage.sim.types import Event, EventKind
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.slurm_release import SlurmRelease, find_release
+from mirage.simulator.types import Event, EventKind
 from mirage.slurm.text.releases import parse_version
 from tests.support.fidelity.recording import WAITING, Recording, Snapshot
 from tests.support.fidelity.standin import Site

@@ -16,7 +16,7 @@ from typing import Any
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
-from mirage.sim.types import Dependency, DependencyKind, Reservation
+from mirage.simulator.types import Dependency, DependencyKind, Reservation
 
 _TERM = re.compile(r"(after\w*):(\d+)(?:\+(\d+))?")
 _RANGE = re.compile(r"gpu(?:\[([\d,-]+)\]|(\d+))")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mirage.domain.timelimit import parse_time_limit
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import (
+from mirage.simulator.simulator import Simulator
+from mirage.simulator.types import (
     Dependency,
     NodeGroup,
     Params,
@@ -17,7 +17,7 @@ from mirage.sim.types import (
 )
 from tests.support.fidelity.recording import RUNNING, WAITING, Job, Recording, Snapshot
 from tests.support.fidelity.script import Submission
-from tests.support.sim.jobs import build_planned_release
+from tests.support.simulator.jobs import build_planned_release
 
 _ACCOUNTS = {"alice": "research", "bob": "research", "carol": "students"}
 _SHARES = (("research", 10), ("students", 5), ("services", 1))

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from mirage.__main__ import main
 from mirage.domain.decision import Decision, Forecast, PolicyView
-from mirage.policy.registry import POLICIES
-from mirage.policy.rules.lead_rules import AtOnce
-from mirage.services.provision import return_costs
+from mirage.policies.registry import POLICIES
+from mirage.policies.rules.lead_rules import AtOnce
+from mirage.provision import return_costs
 
 WAIT_S = 600
 FASTEST = 60

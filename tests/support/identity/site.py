@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from mirage.domain.access.request_signing import build_signed_text
+from mirage.domain.callers.request_signing import build_signed_text
 from tests.support.paths import CHECKOUT
 from tests.support.patient import PATIENCE_S
 from tests.support.slurm_testbed import Testbed, TestbedSettings, python_for_users

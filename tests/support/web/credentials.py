@@ -1,9 +1,9 @@
 """Tokens and sessions that tests sign in with."""
 
-from mirage.domain.access.caller import Role
-from mirage.services.access import sessions, tokens
-from mirage.store.access.tokens import Token
-from mirage.store.database.engine import Store
+from mirage.database.access.tokens import Token
+from mirage.database.schema.engine import Store
+from mirage.domain.callers.caller import Role
+from mirage.web.identity import sessions, tokens
 from tests.support.api.running import NOW, USERS
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, ViewportSize
 
-from mirage.http.auth.cookie_auth import COOKIE
+from mirage.web.shared.auth.cookie_auth import COOKIE
 from tests.support import patient
 
 Scheme = Literal["light", "dark"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from mirage.store.database import schema_migrations
-from tests.integration.web.conftest import chromium
-from tests.integration.web.shown import PAGES
+from mirage.database.schema import schema_migrations
+from tests.integration.web.pages.conftest import chromium
+from tests.integration.web.pages.shown import PAGES
 from tests.support.paths import MIGRATIONS
 from tests.support.web.looking import PHONE, WIDE, visiting
 from tests.support.web.seeded import SIZES

@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store, Transaction
+from mirage.database.schema.tables import chains, decisions, forecasts, jobs, links, snapshots
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
-from mirage.store.database.engine import Store, Transaction
-from mirage.store.database.tables import chains, decisions, forecasts, jobs, links, snapshots
-from mirage.store.operations import clusters
 from tests.support.api.running import NOW
 from tests.support.web import seeded_past
 from tests.support.web.seeded_admin import seed_admin

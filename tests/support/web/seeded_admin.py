@@ -1,13 +1,13 @@
 """What a worker leaves of itself: its last round, its lease, and what asking Slurm has cost."""
 
-from mirage.bootstrap.wiring import describe_limits
 from mirage.config.settings import Settings
-from mirage.services.control.limit_overrides import LimitDescription
-from mirage.store.database.engine import Transaction
-from mirage.store.events import audit
-from mirage.store.events.audit import AuditEntry
-from mirage.store.operations import clusters, telemetry
-from mirage.store.operations.telemetry import CallCounts, WorkerTick
+from mirage.database.events import audit
+from mirage.database.events.audit import AuditEntry
+from mirage.database.operations import clusters, telemetry
+from mirage.database.operations.telemetry import CallCounts, WorkerTick
+from mirage.database.schema.engine import Transaction
+from mirage.provision.control.limit_overrides import LimitDescription
+from mirage.service.wiring import describe_limits
 
 HOUR, DAY_H = 3600, 24
 HOLDER = "head:4711"

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from mirage.database.chains import handover_outcomes
+from mirage.database.chains.handover_outcomes import OutcomeKind, OutcomeRow
+from mirage.database.forecasts import job_forecasts
+from mirage.database.operations import reports
+from mirage.database.schema.engine import Transaction
 from mirage.domain.chain import ChainId
-from mirage.episodes.judge.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
-from mirage.features.twin_features import LEVELS
-from mirage.services.forecasts.accuracy_tally import Tally
-from mirage.services.reports.handover_outcomes import split_lateness
-from mirage.services.reports.recommendation import RecommendationEvidence, choose_recommendation
-from mirage.store.chains import handover_outcomes
-from mirage.store.chains.handover_outcomes import OutcomeKind, OutcomeRow
-from mirage.store.database.engine import Transaction
-from mirage.store.forecasts import job_forecasts
-from mirage.store.operations import reports
+from mirage.judging.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
+from mirage.provision.forecasts.accuracy_tally import Tally
+from mirage.reports.handover_outcomes import split_lateness
+from mirage.reports.recommendation import RecommendationEvidence, choose_recommendation
+from mirage.twin.twin_features import LEVELS
 from tests.support.api.running import NOW
 
 HOUR, DAY = 3600, 86400

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
+from mirage.database.forecasts import forecast_trials, shape_forecasts
+from mirage.database.jobs import queue_summary, wait_marks
+from mirage.database.jobs.queue_summary import PartitionNodes, PartitionQueue
+from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import jobs as jobs_table
 from mirage.domain.decision import Forecast
 from mirage.domain.job_shape import ForecastAccuracy, JobShape
-from mirage.services.reports import wait_statistics
-from mirage.store.database.engine import Store
-from mirage.store.database.tables import jobs as jobs_table
-from mirage.store.forecasts import forecast_trials, shape_forecasts
-from mirage.store.jobs import queue_summary, wait_marks
-from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue
+from mirage.reports import wait_statistics
 
 HOUR = 3600
 REASONS = {

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mirage.api.app import ApiContext, create_app
-from mirage.store.database.engine import Store
-from mirage.web.app import mount_pages
+from mirage.database.schema.engine import Store
+from mirage.web.api.app import ApiContext, create_app
+from mirage.web.pages.app import mount_pages
 from tests.support.api.running import NOW, Client, Stage
 from tests.support.paths import MODELS
 from tests.support.web.credentials import session_of

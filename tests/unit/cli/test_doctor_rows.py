@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from mirage.cli.doctor.finding import Severity
+from mirage.cli.doctor.service_checks import check_nodes, check_unread_rows
 from mirage.config.settings import Settings
+from mirage.database.chains import chains
+from mirage.database.operations import clusters, telemetry
+from mirage.database.operations.telemetry import CallCounts
+from mirage.database.schema.engine import Store
 from mirage.domain.chain import LinkState
-from mirage.store.chains import chains
-from mirage.store.database.engine import Store
-from mirage.store.operations import clusters, telemetry
-from mirage.store.operations.telemetry import CallCounts
-from mirage.studies.diagnostics.finding import Severity
-from mirage.studies.diagnostics.service_checks import check_nodes, check_unread_rows
 from tests.support.api.rows import HOUR, add_chain
 from tests.support.api.running import CHAIN
 from tests.support.chains import make_link

@@ -6,17 +6,12 @@ from typing import Any
 import pytest
 
 from mirage.errors import InputError
-from mirage.services.reports.stored_report import HEAVIEST
-from mirage.sim.types import Partition, SimJob
-from mirage.studies.shadow_report.handover_pairs import (
-    OWN,
-    ReportOptions,
-    choose_pairs,
-    compute_window,
-)
+from mirage.lab.shadow_report.handover_pairs import OWN, ReportOptions, choose_pairs, compute_window
+from mirage.reports.stored_report import HEAVIEST
+from mirage.simulator.types import Partition, SimJob
 from tests.support.episodes import small
 from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY
-from tests.support.sim.jobs import make_sim_job
+from tests.support.simulator.jobs import make_sim_job
 
 DAYS = 40
 

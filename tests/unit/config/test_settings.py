@@ -12,7 +12,7 @@ from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import Settings
 from mirage.errors import ConfigError
-from mirage.policy import registry
+from mirage.policies import registry
 from tests.support.paths import DATA, DOCS
 
 BOUNDS = [

@@ -4,14 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import (
-    ChainId,
-    ChainState,
-    Link,
-    LinkState,
-    Mark,
-    find_mark,
-)
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Mark, find_mark
 from mirage.domain.chain_cause import Actor, Reason, build_mirage_cause, build_user_cause
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED

@@ -89,7 +89,12 @@ def test_a_decision_has_its_parts_in_order(path: Path) -> None:
     assert parts == sorted(parts)
 
 
-SERVICE = ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.bootstrap.service_run"]
+SERVICE = [
+    "mirage.web.api.app",
+    "mirage.web.pages.app",
+    "mirage.service.worker",
+    "mirage.service.service_run",
+]
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +125,8 @@ def test_the_service_loads_nothing_that_only_training_needs(
 PROSE = {"note", "says", "reason", "error", "event"}
 """Sentences and the audit's words: what a program does depends on no beginning of theirs."""
 ASKS_THE_AUDIT = {
-    "services/chains/chain_ownership.py",
-    "api/routes/system.py",
+    "chains/chain_ownership.py",
+    "web/api/routes/system.py",
     "web/pages/admin.py",
     "web/pages/admin_audit.py",
 }
@@ -170,7 +175,7 @@ def test_no_note_is_asked_how_it_begins() -> None:
         if method in {"startswith", "removeprefix"} and _last_name(on) in PROSE
     }
     # `reason` there is squeue's word; the audit's old rows are forgotten by their events.
-    assert found == {"mirage/slurm/text/holds.py", "mirage/store/database/pruning.py"}
+    assert found == {"mirage/slurm/text/holds.py", "mirage/database/schema/pruning.py"}
 
 
 def test_only_who_shows_the_audit_reads_it() -> None:

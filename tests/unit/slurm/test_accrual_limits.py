@@ -7,9 +7,9 @@ import pytest
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.provision.decision_context import describe_accrual_limit
+from mirage.provision.decision_context import describe_accrual_limit
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse_accrue_limits
-from tests.support.services.slurm_jobs import job
+from tests.support.provision.slurm_jobs import job
 
 QOS = "normal|||\nlong|2||\nbig|||5\nshared||3|\n"
 ASSOCIATIONS = (

@@ -11,7 +11,7 @@ import pytest
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
-from mirage.slurm.rest import envelope, history, node_inventory, queue
+from mirage.slurm.restd import envelope, history, node_inventory, queue
 from mirage.slurm.text.unread_rows import Unread
 from tests.support.jobs import index_jobs
 from tests.support.paths import DATA

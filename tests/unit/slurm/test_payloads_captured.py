@@ -11,8 +11,8 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node
 from mirage.slurm.commands import sacct, sinfo, squeue
 from mirage.slurm.commands.sacct_texts import parse_texts
-from mirage.slurm.rest import diagnosis, history, node_inventory, queue
-from mirage.slurm.rest.envelope import EARLIEST
+from mirage.slurm.restd import diagnosis, history, node_inventory, queue
+from mirage.slurm.restd.envelope import EARLIEST
 from mirage.slurm.text.delimited_rows import SEPARATOR as UNIT
 from tests.support.jobs import index_jobs
 from tests.support.slurm.captured import ALL, SEPARATOR, Captures

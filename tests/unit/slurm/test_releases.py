@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirage.cli.doctor import slurm_checks
 from mirage.slurm.text.releases import (
     TRIED,
     SlurmVersion,
@@ -9,7 +10,6 @@ from mirage.slurm.text.releases import (
     list_known_faults,
     parse_version,
 )
-from mirage.studies.diagnostics import slurm_checks
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from mirage.errors import MalformedText
 from mirage.slurm.commands import sdiag
 from mirage.slurm.commands.sdiag import UserCalls
-from mirage.slurm.rest import diagnosis
+from mirage.slurm.restd import diagnosis
 from tests.support.paths import DATA
 from tests.support.slurm.captured import Captures
 

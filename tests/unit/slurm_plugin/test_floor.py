@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirage.policy.rules.overlap_bound import compute_work_floor_s
+from mirage.policies.rules.overlap_bound import compute_work_floor_s
 from mirage.slurm.text.wait_explanations import classify_reason, waits_for_nodes
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, OWN, Planning

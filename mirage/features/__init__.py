@@ -1,1 +1,0 @@
-"""Computes the observation that a policy sees: the same in training and in service."""

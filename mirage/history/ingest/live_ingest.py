@@ -1,0 +1,109 @@
+"""Stores the live queue: each look becomes a snapshot, and its jobs go into the history."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mirage.database.jobs import job_history, queue_summary, snapshots
+from mirage.database.jobs.job_history import MergeCounts
+from mirage.database.schema.engine import Store, Transaction
+from mirage.domain.job import Job
+from mirage.domain.ports import Cluster
+from mirage.domain.snapshot import Node, Queue
+from mirage.history.ingest import queue_totals
+
+WINDOW_S = 6 * 3600
+"""Seconds of accounting that one query reads: some 10,000 jobs of a busy site, a few MB."""
+
+OVERLAP_S = 3600
+"""Seconds by which windows overlap: after an outage slurmdbd hears late that a job has ended."""
+
+FIRST_WINDOW_S = 7 * 86400
+"""Seconds of accounting that a new installation reads."""
+
+
+def ingest_queue(
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    nodes: tuple[Node, ...] | None,
+    *,
+    before: Queue | None = None,
+) -> None:
+    """Store a snapshot, and the history of each job that has changed since `before`.
+
+    Without accounting this is the only history: starts and ends are read from the queue, which
+    shows ended jobs for MinJobAge.
+    """
+    snapshots.add_snapshot(tx, cluster_id, queue.taken_at, summarize_snapshot(queue, nodes))
+    on_nodes = None if nodes is None else queue_totals.sum_nodes(nodes)
+    sums = queue_totals.sum_queue(queue)
+    plans = queue_totals.map_planned_starts(queue)
+    queue_summary.save_summary(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
+    job_history.upsert_jobs(tx, cluster_id, find_changed_jobs(queue, before))
+
+
+def find_changed_jobs(queue: Queue, before: Queue | None) -> Iterator[Job]:
+    """Yield the jobs whose history has changed since `before`; all jobs if it is None."""
+    known = set() if before is None else set(_iter_job_lives(before))
+    return (queue.get_job(i) for i, life in enumerate(_iter_job_lives(queue)) if life not in known)
+
+
+def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
+    """Yield the fields of each job that belong to the history: no plan, priority or reason."""
+    columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
+    return zip(*(column.tolist() for column in columns), queue.state, strict=True)
+
+
+def summarize_snapshot(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
+    """Return the sums of a snapshot that are kept for ever."""
+    pending, running = queue.pending_mask, queue.running_mask
+    kept: dict[str, Any] = {
+        "pending_jobs": int(pending.sum()),
+        "pending_nodes": int(queue.nodes[pending].sum()),
+        "running_jobs": int(running.sum()),
+        "running_nodes": int(queue.nodes[running].sum()),
+    }
+    if nodes is not None:
+        kept |= summarize_nodes(nodes)
+    return kept
+
+
+def summarize_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
+    usable = [n for n in nodes if n.is_usable]
+    return {
+        "nodes": len(nodes),
+        "usable_nodes": len(usable),
+        "idle_nodes": sum(n.cpus_used == 0 for n in usable),
+        "gpus": sum(n.gpus for n in usable),
+        "gpus_used": sum(n.gpus_used for n in usable),
+    }
+
+
+def split_history(since: int, until: int) -> Iterator[tuple[int, int]]:
+    """Yield [since, until) in windows; each begins OVERLAP_S before the end of the last."""
+    at = since
+    while at < until:
+        end = min(at + WINDOW_S, until)
+        yield at - OVERLAP_S, end
+        at = end
+
+
+def ingest_history(
+    store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
+) -> tuple[MergeCounts, list[Job]]:
+    """Read one window of accounting into the history; return the counts and the records."""
+    records = list(cluster.fetch_history(*window))
+    with store.begin() as tx:
+        return job_history.upsert_jobs(tx, cluster_id, records), records
+
+
+def count_free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
+    """Return how many usable nodes of the partition run nothing.
+
+    "" means all partitions, and "a,b" means nodes of either.
+    """
+    wanted = set(partition.split(",")) if partition else set()
+    mine = [n for n in nodes if n.is_usable and (not wanted or wanted.intersection(n.partitions))]
+    return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

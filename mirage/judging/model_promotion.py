@@ -1,0 +1,175 @@
+"""Decides whether a model may replace another one, on days that neither was trained on.
+
+The command and the API both call `judge_promotion`, and then carry the promotion out themselves.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.ports import Policy
+from mirage.errors import InputError
+from mirage.judging import policy_runner
+from mirage.judging.evaluation import HandoverOutcomes
+from mirage.judging.paired_test import FEWEST_DAYS, PairedDifference
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.observation import spec
+from mirage.policies import registry
+from mirage.policies.models.model_policy import ModelPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The costs of the new version and of the one in use, on the same hand-overs.
+
+    The costs are means per hand-over in hours, at the default overlap price.
+    """
+
+    new: str
+    old: str
+    cost_h: float
+    cost_before_h: float
+    difference: PairedDifference
+
+    def build_figures(self) -> dict[str, Any]:
+        """Return the figures for --json. Costs are means per hand-over.
+
+        `difference_h` is the cost of the new version less that of the old one.
+        """
+        found = self.difference
+        return {
+            "cost_h": self.cost_h,
+            "cost_before_h": self.cost_before_h,
+            "difference_h": found.mean_h,
+            "difference_h_ci": found.interval_h,
+            "episodes": found.handovers,
+            "days": found.days,
+        }
+
+    def __str__(self) -> str:
+        found = self.difference
+        low_h, high_h = found.interval_h
+        return (
+            f"{self.new} costs {self.cost_h:.3f} h a hand-over and {self.old} "
+            f"{self.cost_before_h:.3f} h, a difference of {found.mean_h:+.3f} h (95 % interval "
+            f"{low_h:+.3f} to {high_h:+.3f} h; {found.handovers} hand-overs of {found.days} days)"
+        )
+
+    def explain_refusal(self) -> str | None:
+        """Return why the new version may not be promoted, and what to do; None if it may."""
+        found = self.difference
+        if found.is_cheaper:
+            return None
+        if found.days < FEWEST_DAYS:
+            why = f"fewer than {FEWEST_DAYS} days are too few to compare"
+        else:
+            why = "the new version is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
+        return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
+
+
+TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
+"""Adds the twin's answers to tables if one of the policies wants them; raises InputError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionReview:
+    """The result of judging a promotion: whether to promote, and the evidence."""
+
+    folder: Path
+    """The new version's folder."""
+    new: str
+    before: str | None
+    """The version in use until now; None if there was none."""
+    comparison: Comparison | None
+    """None if no version was in use, or if the promotion is forced."""
+    forced: bool
+
+    @property
+    def refusal(self) -> str | None:
+        return None if self.comparison is None else self.comparison.explain_refusal()
+
+    def build_evidence(self) -> dict[str, Any]:
+        """Return the evidence for --json, the API and the record beside the model."""
+        told = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
+        return told if self.comparison is None else told | self.comparison.build_figures()
+
+
+def judge_promotion(
+    model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: TwinTableFiller
+) -> PromotionReview:
+    """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
+
+    With `force` it may, and nothing is compared. Raises InputError if there is no such model, if a
+    model cannot be used, or if tables are missing or unsuitable.
+    """
+    new = registry.load_model(model, under)
+    folder = registry.resolve_folder(model, under)
+    before = registry.find_promoted_version(folder.parent)
+    found = None
+    if before not in (None, folder.name) and not force:
+        old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
+        found = compare_models(new, old, paths, ask)
+    return PromotionReview(
+        folder=folder, new=new.name, before=before, comparison=found, forced=force
+    )
+
+
+def compare_models(
+    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: TwinTableFiller
+) -> Comparison:
+    """Compare two models on the tables of `paths`.
+
+    Raises InputError if there is no table, or if one cannot be used.
+    """
+    if not paths:
+        raise InputError(
+            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
+        )
+    tables = [load_unseen_table(path, new, old) for path in paths]
+    ask((new, old), paths, tables)
+    after, before = (_collect_handovers(served, tables) for served in (new, old))
+    return Comparison(
+        new=new.name,
+        old=old.name,
+        cost_h=float(after.compute_cost_h(OVERLAP_PRICE).mean()),
+        cost_before_h=float(before.compute_cost_h(OVERLAP_PRICE).mean()),
+        difference=PairedDifference.from_outcomes(after, before, OVERLAP_PRICE),
+    )
+
+
+def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
+    """Load an episode table to compare models on.
+
+    Raises InputError if one of the models was trained on the table's days or later ones, if `asked`
+    is not for such chains (its fallback would be compared), or if the load was scaled.
+    """
+    table = EpisodeTable.load(path)
+    if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
+        raise InputError(
+            f"{path} has no episodes, or was made with other features than this release's: "
+            "make it again with `mirage episodes`"
+        )
+    about = table.about
+    if not about.has_logged_load:
+        raise InputError(
+            f"{path} was made at {about.load} times the logged load: give a table made without it"
+        )
+    outside = asked.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
+    if outside is not None:
+        raise InputError(f"{path} has no chains that {asked.name} decides for: {outside}")
+    for served in (asked, *others):
+        if served.artefact.scope.was_trained_after(str(about.cluster.get("name", "")), about.since):
+            raise InputError(
+                f"{path} has days that {served.name} was trained on: give a table of later days"
+            )
+    return table
+
+
+def _collect_handovers(served: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+    parts = [
+        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, served, OVERLAP_PRICE))
+        for t in tables
+    ]
+    return HandoverOutcomes.join_outcomes(parts)

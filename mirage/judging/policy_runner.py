@@ -1,0 +1,405 @@
+"""Runs a policy over a table. The policy is shown what the service would have shown it."""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.arrays import Ints
+from mirage.domain.chain import get_default_overlap_s
+from mirage.domain.decision import (
+    RECENT_HANDOVERS,
+    RECENT_JOBS,
+    Action,
+    Decision,
+    Forecast,
+    PolicyView,
+    Waits,
+)
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.ports import Policy, SimplePolicy
+from mirage.domain.snapshot import UNKNOWN, Queue
+from mirage.domain.time_units import MINUTE_S
+from mirage.judging.table.episode_table import NONE, EpisodeTable, StartedJobs
+from mirage.observation import spec
+from mirage.policies.rules.overlap_bound import bound_overlap, compute_max_lead_s
+from mirage.policies.rules.release_cost import choose_new_lead
+from mirage.policies.rules.return_rule import BACK_S
+
+Chosen = NDArray[np.int64]
+"""[E]: the number of the instant at which each successor becomes eligible. The last instant is
+the reactive one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a link may do that starts before its predecessor's end."""
+
+    overlap_price: float
+    returns: int = 0
+    """How often it may give its nodes back."""
+    guarded: bool = False
+    """Whether it overlaps by the default max-overlap at most: no release may be so early that it
+    would start sooner, and a link that does all the same leaves its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of each hand-over: columns [E]."""
+
+    chosen: Chosen
+    """The instants of the last releases."""
+    returns: Ints
+    """How often each link left its nodes before its predecessor's end."""
+    releases: Sequence[Sequence[int]] = ()
+    """[E]: the instants of all releases, the chosen one last. Empty where nothing was played."""
+
+
+OWN_PLAN = "planned-quantile"
+"""The name of what links plan by themselves where no service answers."""
+OWN_LOOKS = 3
+"""A link plans its successor's release this many times at most: when it starts, and twice more."""
+OWN_MOVED_S = 360
+"""A link keeps its plan if a new one would move the release by fewer seconds."""
+OWN_SAMPLE = 20
+"""Of similar jobs a link reads so many waits, the latest ones."""
+OWN_LEAST_LEAD_S = 60
+"""A lead of fewer seconds is no plan: the successor becomes eligible at its predecessor's end."""
+
+_PARTITION = "batch"
+_RIVAL = JobId(1)
+
+
+def choose_reactive(table: EpisodeTable) -> Chosen:
+    """Choose the predecessor's end for every successor."""
+    return np.full(len(table), table.outcome_s.shape[1] - 1, dtype=np.int64)
+
+
+def choose_oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
+    """Choose the cheapest instant of each hand-over, which is known only afterwards. Of equals
+    the last one."""
+    x = table.outcome_h + startup_h
+    cost = np.maximum(x, 0.0) + overlap_price * np.maximum(-x, 0.0)
+    last_first = cost[:, ::-1]
+    return np.asarray(cost.shape[1] - 1 - last_first.argmin(axis=1), dtype=np.int64)
+
+
+def run_policy(
+    table: EpisodeTable,
+    policy: Policy,
+    overlap_price: float,
+    told: Callable[[int], None] = lambda _: None,
+) -> Chosen:
+    """Choose the first instant at which the policy frees each successor, else its predecessor's
+    end. A link that starts early holds its nodes. `told` is called with each hand-over decided.
+    """
+    return play_policy(table, policy, Terms(overlap_price=overlap_price), told).chosen
+
+
+def play_policy(
+    table: EpisodeTable,
+    policy: Policy,
+    terms: Terms,
+    told: Callable[[int], None] = lambda _: None,
+) -> Played:
+    """Play each hand-over: the policy releases its successor, which may leave its nodes again.
+
+    A row of the table says what would have come of a release then, so a second release is a later
+    row. A link that starts soon after its release keeps or gives back by the policy's forecast of
+    then, any other by its own last wait. Its new release is planned then. All hand-overs of the
+    table run side by side in time, so a past hand-over is known to the policy once its successor
+    has started. `told` is called with each hand-over decided.
+    """
+    return _PolicyRun(table, policy, terms).play_handovers(told)
+
+
+def play_own_plan(
+    table: EpisodeTable,
+    rule: Policy,
+    terms: Terms,
+    told: Callable[[int], None] = lambda _: None,
+) -> Played:
+    """Play what links do by themselves, without a service.
+
+    The running link plans its successor's release by the rule when it starts, and twice more at
+    most, as slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The
+    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `told` is
+    called with each hand-over decided.
+    """
+    return _PolicyRun(table, rule, terms).play_planned_handovers(told)
+
+
+def select_known_waits(started: StartedJobs, now: int) -> Waits:
+    """Select the jobs that had started by then, in the form that a view shows."""
+    end = int(np.searchsorted(started.at, now, side="right"))
+    rows = slice(max(0, end - RECENT_JOBS), end)
+    return Waits(
+        start=started.at[rows],
+        wait_s=started.wait_s[rows],
+        nodes=started.nodes[rows],
+        time_limit_s=started.limit_s[rows],
+    )
+
+
+class OwnPlan(SimplePolicy):
+    """The release of one successor that its running predecessor plans by itself, without a service.
+
+    That link plans when it starts, and twice more at most, as slurm_plugin/mirage_planned.py does.
+    Between these looks the plan does not change.
+    """
+
+    name = OWN_PLAN
+
+    def __init__(self, rule: Policy, start: int, end: int) -> None:
+        """`start` and `end` of the running link, epoch seconds; `rule` says when to release."""
+        self._rule, self._start, self._end = rule, start, end
+        self.release_at = end
+        """The end is no plan: the successor becomes eligible then."""
+        self._forecast: Forecast | None = None
+        self._looks, self._look_at = 0, start
+
+    def is_to_look(self, now: int) -> bool:
+        return self._looks < OWN_LOOKS and now >= self._look_at
+
+    def look(self, view: PolicyView) -> None:
+        """Plan the release anew, and stay with the old plan where it would move by little."""
+        decision = self._rule.decide(view)
+        wanted = self._bound_release(decision, view)
+        if self._end in {wanted, self.release_at} or abs(wanted - self.release_at) >= OWN_MOVED_S:
+            self.release_at, self._forecast = wanted, decision.forecast
+        # Nearer to the release more is known.
+        self._look_at = view.now + max(MINUTE_S, 3 * (self.release_at - view.now) // 4)
+        self._looks += 1
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Release the successor at the first instant that is not before the plan's."""
+        if self.is_to_look(view.now):
+            self.look(view)
+        return Decision(
+            action=Action.FREE if view.now >= self.release_at else Action.WAIT,
+            reason=f"the link before it has planned its release for {self.release_at}",
+            policy=self.name,
+            forecast=self._forecast,
+            release_at=self.release_at,
+        )
+
+    def _bound_release(self, decision: Decision, view: PolicyView) -> int:
+        most_s = compute_max_lead_s(decision, view)
+        if decision.release_at is None or most_s is None:
+            return self._end
+        at = max(decision.release_at, self._end - int(most_s))
+        if self._end - at < OWN_LEAST_LEAD_S:
+            return self._end
+        # Slurm counts whole minutes after the start: rounded up, and one at least.
+        return self._start + MINUTE_S * max(1, -((self._start - at) // MINUTE_S))
+
+
+class _PolicyRun:
+    """One pass over all instants of a table in their order."""
+
+    def __init__(self, table: EpisodeTable, policy: Policy, terms: Terms) -> None:
+        self._table = table
+        self._policy = policy
+        self._terms = terms
+        self._last = table.outcome_s.shape[1] - 1
+        self._allowed_s = get_default_overlap_s(table.about.time_limit_s)
+        self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
+        self._started: dict[int, StartedJobs] = {}
+        self._past = _PastHandovers(table.about.nodes, table.about.time_limit_s)
+        self._partition = table.about.partition or _PARTITION
+        self._queue = _build_rival_queue(self._partition.split(",")[0])
+        self._chosen = np.full(len(table), self._last, dtype=np.int64)
+        self._returns = np.zeros(len(table), dtype=np.int64)
+        self._releases: list[list[int]] = [[] for _ in range(len(table))]
+        self._planned = np.full(len(table), NONE, dtype=np.int64)
+        """[E]: the instant of a link's planned release; NONE: the policy decides it."""
+
+    def play_handovers(self, told: Callable[[int], None]) -> Played:
+        instants = self._table.instants
+        is_over = np.zeros(len(self._table), dtype=np.bool_)
+        # Stable: where two hand-overs share an instant, the earlier start point comes first.
+        for flat in np.argsort(instants, axis=None, kind="stable"):
+            i, k = divmod(int(flat), instants.shape[1])
+            if is_over[i]:
+                continue
+            waits_s = self._release(i, k)
+            if waits_s is None:
+                continue
+            self._choose(i, k)
+            if not self._leave_nodes(i, waits_s):
+                is_over[i] = True
+                self._record_outcome(i, told)
+        return Played(self._chosen, self._returns, self._releases)
+
+    def play_planned_handovers(self, told: Callable[[int], None]) -> Played:
+        for i in range(len(self._table)):
+            self._choose(i, self._follow_plan(i))
+            while self._leave_nodes(i, ()):
+                self._choose(i, self._last if self._planned[i] == NONE else int(self._planned[i]))
+            self._started.pop(i, None)
+            told(i)
+        return Played(self._chosen, self._returns, self._releases)
+
+    def _release(self, i: int, k: int) -> tuple[int, ...] | None:
+        """Return the waits that are forecast as the standby is released now, equally likely, empty
+        where none are; None if it is not released."""
+        planned = int(self._planned[i])
+        if k == self._last or k < planned:
+            return () if k == self._last else None
+        decision = self._decide(i, k)
+        if planned == NONE and decision.action is not Action.FREE:
+            return None
+        return () if decision.forecast is None else decision.forecast.waits_s
+
+    def _choose(self, i: int, k: int) -> None:
+        self._chosen[i] = k
+        self._releases[i].append(k)
+
+    def _find_start(self, i: int) -> int:
+        """Return the start after the last release, seconds of the predecessor's run."""
+        return int(self._table.instant_s[-1]) + int(self._table.outcome_s[i, self._chosen[i]])
+
+    def _leave_nodes(self, i: int, waits_s: tuple[int, ...]) -> bool:
+        """Return whether the link leaves its nodes, and count that.
+
+        A new release is planned, unless the link was sent back: then it is the policy's.
+        """
+        start_s, end_s = self._find_start(i), int(self._table.instant_s[-1])
+        left_s = end_s - start_s
+        returns = self._terms.returns - int(self._returns[i])
+        beyond = self._terms.guarded and left_s > self._allowed_s
+        if left_s <= 0 or (returns <= 0 and not beyond):
+            return False
+        self._planned[i] = NONE
+        if returns > 0:
+            released_s = int(self._table.instant_s[self._chosen[i]])
+            lead_s = choose_new_lead(
+                waits_s,
+                self._terms.overlap_price,
+                returns,
+                released_s=released_s,
+                start_s=start_s,
+                end_s=end_s,
+            )
+            if lead_s is None and not beyond:
+                return False
+            # Released so long before the end, it overlaps as it may if it waits as long as now.
+            waited_s = start_s - released_s
+            most_s = self._allowed_s + waited_s if self._terms.guarded else left_s
+            lead_s = min(most_s, left_s if lead_s is None else lead_s)
+            at_s = max(end_s - lead_s, start_s + BACK_S)
+            self._planned[i] = np.searchsorted(self._table.instant_s, at_s)
+        self._returns[i] += 1
+        return True
+
+    def _follow_plan(self, i: int) -> int:
+        """Return the place of the instant at which the plan of the i-th link is carried out."""
+        instants = [int(at) for at in self._table.instants[i]]
+        start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
+        plan = OwnPlan(self._policy, start, end)
+        for k, now in enumerate(instants[:-1]):
+            if plan.is_to_look(now):
+                plan.look(replace(self._build_view(i, k, now), max_overlap_s=self._allowed_s))
+            if now >= plan.release_at:
+                return k
+        return len(instants) - 1
+
+    def _decide(self, i: int, k: int) -> Decision:
+        view = self._build_view(i, k, int(self._table.instants[i, k]))
+        decision = self._policy.decide(view)
+        return bound_overlap(decision, view) if self._terms.guarded else decision
+
+    def _build_view(self, i: int, k: int, now: int) -> PolicyView:
+        about = self._table.about
+        return PolicyView(
+            now=now,
+            predecessor_end=int(self._table.predecessor_end[i]),
+            cluster=str(about.cluster.get("name", "")),
+            partition=self._partition,
+            nodes=about.nodes,
+            time_limit_s=about.time_limit_s,
+            overlap_price=self._terms.overlap_price,
+            returns=max(0, self._terms.returns - int(self._returns[i])),
+            max_overlap_s=self._allowed_s if self._terms.guarded else None,
+            counts_no_wait=bool(self._returns[i]),
+            jobs=self._get_known_jobs(i, now),
+            handovers=self._past.get_known_waits(now),
+            queue=self._build_queue(i, k, now),
+            free_nodes=int(self._table.free_nodes[i, k]),
+            observation=self._table.observations[i, k] if self._known_features else None,
+            window=self._table.observations[i, : k + 1] if self._known_features else None,
+            twin_s=None if self._table.twins is None else self._table.twins.get_forecast(i, k),
+        )
+
+    def _get_known_jobs(self, i: int, now: int) -> Waits:
+        if i not in self._started:
+            self._started[i] = self._table.get_started_jobs(i)
+        return select_known_waits(self._started[i], now)
+
+    def _build_queue(self, i: int, k: int, now: int) -> Queue:
+        """Build the part of the queue that a rule reads: whether any rival waits, and the
+        rivals' latest planned start."""
+        rivals = int(self._table.rivals[i, k])
+        planned = int(self._table.rivals_planned_s[i, k])
+        planned_start = UNKNOWN if planned == NONE else now + planned
+        return replace(
+            self._queue,
+            taken_at=now,
+            submit=np.array([now]),
+            # A job that is not eligible does not wait in line.
+            eligible=np.array([now if rivals else UNKNOWN]),
+            planned_start=np.array([planned_start]),
+        )
+
+    def _record_outcome(self, i: int, told: Callable[[int], None]) -> None:
+        k = self._chosen[i]
+        start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
+        self._past.add_handover(start, start - int(self._table.instants[i, k]))
+        self._started.pop(i, None)
+        told(i)
+
+
+class _PastHandovers:
+    """Past hand-overs, each known once its successor has started."""
+
+    def __init__(self, nodes: int, limit_s: int) -> None:
+        self._nodes = nodes
+        self._limit_s = limit_s
+        self._coming: list[tuple[int, int]] = []
+        self._known: list[tuple[int, int]] = []
+        self._shown = self._build_waits()
+
+    def add_handover(self, start: int, wait_s: int) -> None:
+        heapq.heappush(self._coming, (start, wait_s))
+
+    def get_known_waits(self, now: int) -> Waits:
+        if not self._coming or self._coming[0][0] > now:
+            return self._shown
+        while self._coming and self._coming[0][0] <= now:
+            self._known.append(heapq.heappop(self._coming))
+        self._shown = self._build_waits()
+        return self._shown
+
+    def _build_waits(self) -> Waits:
+        lately = self._known[-RECENT_HANDOVERS:]
+        return Waits(
+            start=np.array([start for start, _ in lately], dtype=np.int64),
+            wait_s=np.array([wait_s for _, wait_s in lately], dtype=np.int64),
+            nodes=np.full(len(lately), self._nodes, dtype=np.int64),
+            time_limit_s=np.full(len(lately), self._limit_s, dtype=np.int64),
+        )
+
+
+def _build_rival_queue(partition: str) -> Queue:
+    rival = Job(
+        job_id=_RIVAL,
+        submit=0,
+        state=JobState.PENDING,
+        partition=partition,
+        nodes=0,
+        priority=1,
+        eligible=0,
+    )
+    return Queue.from_jobs(0, (rival,))

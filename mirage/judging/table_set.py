@@ -1,0 +1,28 @@
+"""Checks tables that are judged as one set. No hand-over may be in it twice; clusters may
+differ."""
+
+import json
+from collections.abc import Sequence
+
+from mirage.domain.arrays import Ints
+from mirage.errors import InputError
+from mirage.judging.table.metadata import TableMetadata
+
+
+def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
+    """Raises InputError if two tables have the same hand-over, since it would count twice."""
+    seen: set[tuple[str, int]] = set()
+    for about, points in zip(abouts, start_points, strict=True):
+        mine = {(about.pair, point) for point in points.tolist()}
+        twice = len(seen & mine)
+        if twice:
+            raise InputError(
+                f"{twice} hand-overs are in more than one table (same trace, cluster, pair and "
+                "start point): give each once"
+            )
+        seen |= mine
+
+
+def count_clusters(abouts: Sequence[TableMetadata]) -> int:
+    """Count the different clusters of the tables: a cluster is its whole file."""
+    return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})

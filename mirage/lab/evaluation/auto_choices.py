@@ -1,0 +1,40 @@
+"""Counts who decided for `auto` in an evaluation's tables, and who could not be asked."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mirage.policies.auto_policy import Choice
+
+
+class AutoChoiceCounter:
+    """Counts choices, one for each decision that was asked for."""
+
+    def __init__(self) -> None:
+        self._chosen: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
+
+    def __call__(self, choice: Choice) -> None:
+        self._chosen[choice.policy.name] += 1
+        self._skipped.update(f"{name}: {why}" for name, why in choice.skipped.items())
+
+    def summarize_choices(self) -> dict[str, Any]:
+        """Return the share of all decisions of each candidate, and how often candidates were
+        skipped, by reason."""
+        total = self._chosen.total()
+        shares = {name: count / total for name, count in self._chosen.most_common()}
+        return {"auto_chosen": shares, "auto_skipped": dict(self._skipped.most_common())}
+
+
+def format_auto_choices(figures: Mapping[str, Any]) -> str:
+    """Describe the figures of `AutoChoiceCounter.summarize_choices` in words."""
+    return "\n".join(_format_lines(figures))
+
+
+def _format_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    shares = figures["auto_chosen"].items()
+    yield "auto let these policies decide: " + ", ".join(
+        f"{n} ({share:.0%})" for n, share in shares
+    )
+    for why, count in figures["auto_skipped"].items():
+        yield f"skipped {count} times: {why}"

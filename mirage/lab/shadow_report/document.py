@@ -1,0 +1,190 @@
+"""The shadow report as one document: what its JSON, its terminal tables and its page all show."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from mirage.judging import day_bootstrap, policy_runner
+from mirage.judging.evaluation import HandoverOutcomes, build_class_masks, evaluate_policies
+from mirage.judging.paired_test import PairedDifference
+from mirage.judging.policy_runner import OWN_PLAN
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.evaluation.policy_evaluation import Evaluation
+from mirage.lab.shadow_report.handover_pairs import HandoverPair
+from mirage.policies.registry import AUTO
+from mirage.reports.recommendation import (
+    EARLY,
+    REACTIVE,
+    SWITCH,
+    LogWaits,
+    RecommendationEvidence,
+    build_too_little,
+    choose_recommendation,
+)
+
+Document = dict[str, Any]
+
+_PRICED = ("cost_h", "cost_h_ci", "gap_closed", "gap_closed_ci")
+"""The figures that depend on the price of overlap."""
+BASELINES = (REACTIVE, EARLY, OWN_PLAN, "fixed-lead", "average", "slurm-estimate")
+
+
+@dataclass(frozen=True, slots=True)
+class _TableGroup:
+    """Tables that are judged as one set."""
+
+    by: str
+    """all, partition, user or pair."""
+    name: str
+    places: tuple[int, ...]
+
+
+def build_document(
+    pairs: Sequence[HandoverPair],
+    judged: Evaluation,
+    overlap_price: float,
+    waits: Mapping[str, LogWaits],
+) -> Document:
+    """Build everything that the report says about its tables. There is one table for each pair.
+
+    `waits`: by partition, where the log has waits to compare.
+    """
+    groups = [
+        _build_group(group, judged, overlap_price, _select_waits(group, pairs, waits))
+        for group in _group_pairs(pairs)
+    ]
+    groups[0]["policies"][AUTO]["all"] |= judged.heard.summarize_choices()
+    return {
+        "recommendation": groups[0]["recommendation"],
+        "from": _format_instant(min(pair.settings.since for pair in pairs)),
+        "until": _format_instant(max(pair.settings.until for pair in pairs)),
+        "pairs": [_describe_pair(p, t) for p, t in zip(pairs, judged.tables, strict=True)],
+        "groups": groups,
+        "waits": [asdict(found) | {"agrees": found.agrees} for found in waits.values()],
+        "bootstrap": {
+            "block": "day",
+            "draws": day_bootstrap.DRAWS,
+            "seed": day_bootstrap.SEED,
+            "level_pct": day_bootstrap.LEVEL_PCT,
+        },
+    }
+
+
+def build_empty_document(days: int) -> Document:
+    """Return the document for a log that offers no hand-over to ask about."""
+    advised = asdict(build_too_little(days))
+    return {
+        "recommendation": advised,
+        "from": None,
+        "until": None,
+        "pairs": [],
+        "groups": [],
+        "waits": [],
+    }
+
+
+def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
+    """Return the outcomes of plain Slurm (`afterany`) on the same site under ACCRUE_ALWAYS."""
+    plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
+    return replace(plain, x_h=table.outcome_aged_h[:, -1])
+
+
+def _group_pairs(pairs: Sequence[HandoverPair]) -> list[_TableGroup]:
+    """Group the pairs. The group of all pairs comes first; other groups only if they differ from
+    every group before."""
+    found = [_TableGroup("all", "all", tuple(range(len(pairs))))]
+    for by, names in (
+        ("partition", [pair.settings.partition for pair in pairs]),
+        ("user", [pair.user_class for pair in pairs]),
+        ("pair", [pair.name for pair in pairs]),
+    ):
+        for name in dict.fromkeys(names):
+            places = tuple(k for k, other in enumerate(names) if other == name)
+            if places not in {group.places for group in found}:
+                found.append(_TableGroup(by, name, places))
+    return found
+
+
+def _select_waits(
+    group: _TableGroup, pairs: Sequence[HandoverPair], waits: Mapping[str, LogWaits]
+) -> list[LogWaits]:
+    names = dict.fromkeys(pairs[place].settings.partition for place in group.places)
+    return [waits[name] for name in names if name in waits]
+
+
+def _build_group(
+    group: _TableGroup, judged: Evaluation, overlap_price: float, waits: Sequence[LogWaits]
+) -> Document:
+    handovers = {name: judged.collect_handovers(name, group.places) for name in judged.played}
+    handovers[EARLY] = HandoverOutcomes.join_outcomes(
+        compute_early_handovers(judged.tables[k]) for k in group.places
+    )
+    load = build_class_masks(judged.compute_reactive_h(group.places))
+    ours = handovers[AUTO]
+    policies = evaluate_policies(handovers, load, overlap_price)
+    # The report's price is of overlap that holds nodes, and a switch chain's holds none.
+    for of_class in policies[SWITCH]:
+        policies[SWITCH][of_class] |= dict.fromkeys(_PRICED)
+    return {
+        "by": group.by,
+        "name": group.name,
+        "recommendation": asdict(
+            choose_recommendation(
+                RecommendationEvidence.from_handovers(handovers, overlap_price, waits)
+            )
+        ),
+        "days": day_bootstrap.count_days(ours.start_point),
+        "policies": policies,
+        "against": {
+            b: _compare_with_baseline(ours, handovers[b], overlap_price) for b in BASELINES
+        },
+    }
+
+
+def _compare_with_baseline(
+    ours: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
+) -> dict[str, Any]:
+    """Return the savings of `auto` against a baseline.
+
+    They are given in hours per hand-over, and as a sum over the judged hand-overs.
+    """
+    count = len(ours.x_h)
+    saved = PairedDifference.from_outcomes(ours, baseline, 0.0)
+    cheaper = PairedDifference.from_outcomes(ours, baseline, overlap_price)
+    ends = _invert_interval(saved)
+    return {
+        "interruption_saved_h": -saved.mean_h,
+        "interruption_saved_h_ci": ends,
+        "interruption_saved_sum_h": -saved.mean_h * count,
+        "interruption_saved_sum_h_ci": [end * count for end in ends],
+        "cost_saved_h": -cheaper.mean_h,
+        "cost_saved_h_ci": _invert_interval(cheaper),
+    }
+
+
+def _invert_interval(difference: PairedDifference) -> list[float]:
+    """Return the interval of the savings."""
+    return sorted(float(-end) for end in np.asarray(difference.interval_h))
+
+
+def _describe_pair(pair: HandoverPair, table: EpisodeTable) -> dict[str, Any]:
+    """Describe a pair without its user's name, because reports are passed around."""
+    return {
+        "name": pair.name,
+        "partition": pair.settings.partition,
+        "nodes": pair.settings.nodes,
+        "time_limit_s": pair.settings.time_limit_s,
+        "every_s": pair.settings.every_s,
+        "user_class": pair.user_class,
+        "why": pair.why,
+        "episodes": len(table),
+        "left_out": table.about.left_out,
+        "beyond_trace": table.about.beyond_trace,
+    }
+
+
+def _format_instant(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()

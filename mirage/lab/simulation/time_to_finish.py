@@ -1,0 +1,232 @@
+"""How long a chain needs until its work is done, under each policy, among the jobs of a log."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.chain import Style
+from mirage.domain.ports import Needs
+from mirage.domain.time_units import DAY_S, HOUR_S
+from mirage.errors import InputError
+from mirage.history.workloads.replay import Replay
+from mirage.judging.policy_runner import OWN_PLAN, OWN_SAMPLE
+from mirage.lab.episodes.chains.log_jobs import LogJobs
+from mirage.lab.episodes.chains.work_run import Planner, Work, WorkRun, run_work
+from mirage.lab.episodes.chains.world_memory import WorldMemory
+from mirage.lab.evaluation.policy_evaluation import has_seen
+from mirage.lab.simulation.fidelity import Window
+from mirage.lab.study_output import StudyOutput
+from mirage.policies.auto_policy import AutoPolicy
+from mirage.policies.models.model_policy import ModelPolicy
+from mirage.policies.registry import MOVES_OFTEN, NAMES, get_policy, is_model
+from mirage.policies.rules.lead_rules import Quantile
+from mirage.simulator.simulator import Simulator
+
+BOUND = "bound"
+"""The chain whose every link starts as its predecessor ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishPlan:
+    """The same chain, submitted at evenly spaced instants of the log."""
+
+    work: Work
+    chains: int
+    window: Window
+    """The chains are submitted in it; their ends may lie after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishFigures:
+    """Means over the chains under one policy."""
+
+    days: float
+    """From the submission of the first link until the work is done."""
+    days_p90: float
+    interrupted_h: float
+    """Hours in which no link ran, between two links."""
+    node_hours: float
+    """What the links ran for."""
+    idle_node_hours: float
+    """The part in which a link was there beside its predecessor, or gave its nodes back."""
+    returns: float
+    """How often a link gave its nodes back."""
+    links: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishReport:
+    policies: Mapping[str, FinishFigures]
+    """By name, `bound` last."""
+    chains: int
+    """The chains that the figures are means of."""
+    left_out: int
+    """Chains that some policy did not bring to their end before the log's last submission."""
+
+
+def choose_submissions(replay: Replay, work: Work, window: Window) -> Window:
+    """Return the part of the window in which a chain can be submitted: it ends as long before the
+    log's last submission as a chain takes at least. Raises InputError if nothing is left."""
+    least_s = count_links(work) * work.startup_s + work.work_s
+    last = int(replay.workload.submit.max())
+    until = min(window.end, last - least_s)
+    if until <= window.begin:
+        raise InputError(
+            f"a chain of {work.work_s / HOUR_S:g} h takes {least_s / DAY_S:.1f} days at least, and "
+            f"the log's last submission comes {(last - window.begin) / DAY_S:.1f} days after "
+            "--from: choose less --work, or a longer log"
+        )
+    return Window(begin=window.begin, end=until)
+
+
+def count_links(work: Work) -> int:
+    """Return the least number of links that the work takes. Raises InputError for a time limit in
+    which no link gets to work."""
+    useful_s = work.link.time_limit_s - work.startup_s
+    if useful_s <= 0:
+        raise InputError("--startup-time must be shorter than --time-limit")
+    return -(-work.work_s // useful_s)
+
+
+def find_planners(
+    names: Iterable[str], models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
+) -> dict[str, Planner]:
+    """Find who releases the links, by name: a policy, or the links by themselves without a service.
+
+    `models`: the folder of models. Warns of a model that has learned from the weeks that are
+    played; `auto` does without it. Raises InputError for an unknown name, UnfitModel
+    for a model that cannot be used.
+    """
+    return {name: _find_planner(name, models, plan, cluster, output) for name in names}
+
+
+def _find_planner(
+    name: str, models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
+) -> Planner:
+    if name == OWN_PLAN:
+        # Links of a switch chain plan from more jobs (decision 0038).
+        rule = Quantile() if plan.work.style is Style.SWITCH else Quantile(last=OWN_SAMPLE)
+        return Planner(policy=rule, by_links=True)
+    if name not in NAMES and not is_model(name):
+        known = ", ".join((*NAMES, OWN_PLAN))
+        raise InputError(
+            f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION"
+        )
+    policy = get_policy(name, models)
+    if isinstance(policy, ModelPolicy) and has_seen(policy, cluster, plan.window.begin):
+        output.warn(f"{policy.name} was trained on these weeks, or later: its figures are too good")
+    if isinstance(policy, AutoPolicy):
+        seen = {c.name for c in policy.candidates if has_seen(c, cluster, plan.window.begin)}
+        for one in sorted(seen):
+            output.warn(f"{one} was trained on these weeks, or later: auto does without it")
+        policy = replace(
+            policy, candidates=tuple(c for c in policy.candidates if c.name not in seen)
+        )
+    return Planner(policy=policy, may_pin=name in MOVES_OFTEN)
+
+
+def measure_finishes(
+    replay: Replay,
+    sim: Simulator,
+    plan: FinishPlan,
+    planners: Mapping[str, Planner],
+    set_share: Callable[[float], None] | None,
+) -> FinishReport:
+    """Play every chain under every planner, each in a copy of the same cluster.
+
+    `sim` was built for the replay; it is changed. `set_share` is called with the share that is
+    done, 0 to 1. Raises InputError if no chain's work was done before the log's last submission.
+    """
+    log = LogJobs.from_workload(replay.workload)
+    at_most = int(replay.workload.submit.max())
+    memory: WorldMemory | None = None
+    if any(map(_needs_memory, planners.values())):
+        jobs = {job.job_id: job for job in replay.workload.jobs}
+        memory = WorldMemory(jobs, since=int(replay.workload.submit.min()) - 1)
+    runs: dict[str, list[WorkRun]] = {name: [] for name in planners}
+    span_s = plan.window.end - plan.window.begin
+    for i in range(plan.chains):
+        at = plan.window.begin + i * span_s // plan.chains
+        if memory is None:
+            sim.advance_quietly(at)
+        else:
+            memory.follow_world(sim, at)
+        for name, planner in planners.items():
+            fork = sim.fork(with_results=True)
+            own = memory.fork() if memory is not None and _needs_memory(planner) else None
+            runs[name].append(run_work(fork, plan.work, planner, log, at_most=at_most, memory=own))
+        if set_share is not None:
+            set_share((i + 1) / plan.chains)
+    whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]
+    if not any(whole):
+        raise InputError(
+            "no chain's work was done before the log's last submission: choose less --work"
+        )
+    kept = {
+        name: [run for run, ended in zip(chains, whole, strict=True) if ended]
+        for name, chains in runs.items()
+    }
+    kept[BOUND] = [_bound_run(run, plan.work) for run in next(iter(kept.values()))]
+    return FinishReport(
+        policies={name: _summarize(chains, plan.work) for name, chains in kept.items()},
+        chains=sum(whole),
+        left_out=plan.chains - sum(whole),
+    )
+
+
+def _needs_memory(planner: Planner) -> bool:
+    return planner.policy.needs != Needs()
+
+
+def _bound_run(run: WorkRun, work: Work) -> WorkRun:
+    """Return the chain from the same first start on without an interruption and without idling.
+
+    Links of other styles than sequential start up beside their predecessors.
+    """
+    links = count_links(work)
+    began = run.began or run.submitted
+    ran_s = work.work_s + links * work.startup_s
+    beside_s = 0 if work.style is Style.SEQUENTIAL else (links - 1) * work.startup_s
+    return WorkRun(
+        submitted=run.submitted,
+        began=began,
+        finished=began + ran_s - beside_s,
+        links=links,
+        ran_s=ran_s,
+        idle_s=beside_s,
+    )
+
+
+def _summarize(runs: Sequence[WorkRun], work: Work) -> FinishFigures:
+    days = np.array([((run.finished or 0) - run.submitted) / DAY_S for run in runs])
+    node_h = work.link.nodes / HOUR_S
+    return FinishFigures(
+        days=float(days.mean()),
+        days_p90=float(np.quantile(days, 0.9)),
+        interrupted_h=float(np.mean([run.interrupted_s for run in runs])) / HOUR_S,
+        node_hours=float(np.mean([run.ran_s for run in runs])) * node_h,
+        idle_node_hours=float(np.mean([run.idle_s for run in runs])) * node_h,
+        returns=float(np.mean([run.returns for run in runs])),
+        links=float(np.mean([run.links for run in runs])),
+    )
+
+
+def build_finish_document(report: FinishReport, plan: FinishPlan) -> dict[str, Any]:
+    """Build what `mirage simulate --work --json` prints."""
+    return {
+        "policies": {name: asdict(figures) for name, figures in report.policies.items()},
+        "chains": report.chains,
+        "left_out": report.left_out,
+        "work_s": plan.work.work_s,
+        "startup_s": plan.work.startup_s,
+        "nodes": plan.work.link.nodes,
+        "time_limit_s": plan.work.link.time_limit_s,
+        "overlap_price": plan.work.overlap_price,
+        "style": plan.work.style.value,
+        "most_returns": plan.work.most_returns,
+        "from": plan.window.begin,
+        "until": plan.window.end,
+    }

@@ -1,0 +1,91 @@
+"""Runs of predecessors at every instant, for agents that look back on the run so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+
+from mirage.domain.arrays import Flags, Ints, Observations
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.training.agents.networks import NetInput
+from mirage.lab.training.dataset import Rows, build_twin_features, list_decision_instants
+
+WINDOW = 144
+"""The most observations that an agent may look back on: one day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories:
+    """E runs of T instants; the last instant is the predecessor's end."""
+
+    rows: Rows
+    """The rows of the decisions."""
+    taken: Ints
+    """[D + 1]: the instants of the decisions, and the end."""
+    observations: Observations
+    """[E, T, F], without the twin's numbers."""
+    foretold: Observations | None = None
+    """[E, D + 1, len(twin_features.NAMES)]: the twin's numbers, if agents learn from the twin."""
+
+    @classmethod
+    def from_tables(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
+        """Build the runs from tables, with one decision every `every` instants. `twin` and
+        InputError as in `Rows.from_tables`."""
+        rows = Rows.from_tables(tables, every, twin=twin)
+        taken = list_decision_instants(len(tables[0].instant_s), every)
+        order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
+        observations = np.concatenate([t.observations for t in tables])[order]
+        if not twin:
+            return cls(rows, taken, observations)
+        told = np.concatenate([build_twin_features(t, taken) for t in tables])[order]
+        return cls(rows, taken, observations, told)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select_episodes(self, which: Flags | Ints) -> Self:
+        """Return the runs of some episodes only."""
+        told = None if self.foretold is None else self.foretold[which]
+        return type(self)(
+            self.rows.select_episodes(which), self.taken, self.observations[which], told
+        )
+
+    def build_input(self, part: int) -> NetInput:
+        """Build the network's input for the E x (D + 1) decisions, ends included.
+
+        `part`: the number of instants in one part of the past day; 0: no past.
+        """
+        now = self.observations[:, self.taken]
+        if self.foretold is not None:
+            now = np.concatenate([now, self.foretold], axis=2)
+        now = now.reshape(-1, now.shape[2])
+        past, known = self._summarize_past(part)
+        return NetInput(*(torch.from_numpy(a) for a in (now, past, known)))
+
+    def _summarize_past(self, part: int) -> tuple[Observations, Observations]:
+        """Summarise the past as means over `part` instants: [N, K, F]. The last part ends with the
+        decision's own instant."""
+        episodes, _, features = self.observations.shape
+        parts = WINDOW // part if part else 0
+        ends = self.taken[:, None] - part * np.arange(parts)[::-1]
+        known = np.tile((ends >= 0).astype(np.float32), (episodes, 1))
+        past = np.zeros((episodes, *ends.shape, features), dtype=np.float32)
+        sums = np.zeros((self.observations.shape[1] + 1, features))
+        begins = np.maximum(ends - part + 1, 0)
+        counts = np.maximum(ends + 1 - begins, 1)[..., None]
+        for run, seen in zip(past, self.observations, strict=True):
+            np.cumsum(seen, axis=0, dtype=np.float64, out=sums[1:])
+            run[:] = (sums[np.maximum(ends + 1, 0)] - sums[begins]) / counts
+        past *= (ends >= 0)[..., None]
+        return past.reshape(len(known), parts, features), known
+
+
+def split_windows(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
+    """Compute `NetInput.past` and `NetInput.known` from windows [R, WINDOW, F] and [R, WINDOW]."""
+    parts = window.shape[1] // part
+    there = known.reshape(-1, parts, part)
+    count = there.sum(2)
+    seen = window.reshape(-1, parts, part, window.shape[2]) * there[..., None]
+    return seen.sum(2) / count.clamp(min=1.0)[..., None], (count > 0.0).to(window.dtype)

@@ -1,0 +1,148 @@
+"""Measures a model and the rules on weeks that the model had not seen, for its card.
+
+`policy.auto.auto_policy` chooses by these figures before a site has results of its own;
+`policy.results.card_results` reads them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.arrays import Flags, Ints
+from mirage.domain.decision import Action, Decision, PolicyView
+from mirage.domain.ports import Policy, SimplePolicy
+from mirage.domain.time_units import HOUR_S
+from mirage.judging import policy_runner, walk_forward
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.training.dataset import Rows, list_decision_instants
+from mirage.lab.training.metrics import operating_points
+from mirage.lab.training.trees import tree_training
+from mirage.policies.registry import FORECASTS, POLICIES, RULES
+from mirage.policies.results.card_results import MODEL, format_column
+from mirage.policies.results.comparison import Results
+
+
+class HoldoutMetrics:
+    """Gathers what the model chose on each window; then asks the rules about the same hand-overs.
+
+    The rules decide as often as the model does, `every`-th instant, at the same prices.
+    """
+
+    def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
+        """`rows` of all the tables, each `every`-th instant of them."""
+        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
+        self._every = every
+        # As `Rows.from_tables` has sorted them.
+        points = np.concatenate([t.start_point for t in tables])
+        order = np.argsort(points, kind="stable")
+        self._table_of = np.repeat(np.arange(len(tables)), [len(t) for t in tables])[order]
+        self._row_of = np.concatenate([np.arange(len(t)) for t in tables])[order]
+        self._chosen: dict[float, Ints] = {}
+        self._nobody = np.full(len(rows), -1, dtype=np.int64)
+
+    def __call__(self, window: Flags, price: float, instants: Ints) -> None:
+        """`instants` [E of the window]: where it frees, as `Rows` number them."""
+        self._chosen.setdefault(price, self._nobody.copy())[window] = instants
+
+    def list_results(self) -> list[dict[str, Any]]:
+        """A set for each table that has judged hand-overs (`policy.results.card_results`)."""
+        sets = (self._build_result_set(place, table) for place, table in self._logged)
+        return [found for found in sets if found is not None]
+
+    def list_operating_points(self) -> list[dict[str, Any]]:
+        """`operating_points.find_operating_point` for each table as logged and each limit.
+
+        The limits: `OVERLAPS_H`.
+        """
+        return [
+            _describe_chain(table)
+            | {"overlap_at_most_h": limit}
+            | self._find_operating_point(place, table, limit)
+            for place, table in self._logged
+            for limit in operating_points.OVERLAPS_H
+        ]
+
+    def _find_operating_point(
+        self, place: int, table: EpisodeTable, limit_h: float
+    ) -> dict[str, Any]:
+        mine = self._table_of == place
+        rows = self._row_of[mine]
+        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
+        x_h, judged = {}, np.zeros(len(rows), dtype=np.bool_)
+        for price, instants in self._chosen.items():
+            judged = instants[mine] >= 0
+            x_h[price] = table.outcome_h[rows[judged], taken[instants[mine][judged]]]
+        return operating_points.find_operating_point(x_h, table.start_point[rows[judged]], limit_h)
+
+    def _build_result_set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
+        mine = self._table_of == place
+        by_price = {p: self._chosen[p][mine] for p in tree_training.PRICES if p in self._chosen}
+        rows = self._row_of[mine]
+        judged = [(p, self._collect_results(table, p, rows, k)) for p, k in by_price.items()]
+        if not judged or not len(judged[0][1]):
+            return None
+        first = judged[0][1]
+        return {
+            **_describe_chain(table),
+            "start_point": format_column(first.start_point),
+            "known_at": format_column(np.max([r.known_at for _, r in judged], axis=0)),
+            "load_s": format_column(_to_seconds(first.load_h)),
+            "x_s": {str(price): _format_columns(found) for price, found in judged},
+        }
+
+    def _collect_results(
+        self, table: EpisodeTable, price: float, rows: Ints, instants: Ints
+    ) -> Results:
+        """Collect the results of the judged hand-overs."""
+        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
+        was_judged = instants >= 0
+        asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
+        model = policy_runner.choose_reactive(table)
+        model[rows[was_judged]] = taken[instants[was_judged]]
+        chosen = {MODEL: model}
+        # The twin would be judged by what stands in for it.
+        forecasts = FORECASTS if table.twins is not None else ()
+        for name in (*forecasts, *RULES):
+            chosen[name] = policy_runner.run_policy(
+                table, _AtLearnedInstants(POLICIES[name], asked_s), price
+            )
+        return walk_forward.collect_results(table, chosen).select_rows(np.sort(rows[was_judged]))
+
+
+@dataclass(frozen=True, slots=True)
+class _AtLearnedInstants(SimplePolicy):
+    """A policy that is only asked at the instants that models learn from."""
+
+    policy: Policy
+    left_s: frozenset[int]
+    """Seconds to the predecessor's end."""
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def decide(self, view: PolicyView) -> Decision:
+        if view.time_left_s not in self.left_s:
+            return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
+        return self.policy.decide(view)
+
+
+def _describe_chain(table: EpisodeTable) -> dict[str, Any]:
+    """The kind of chain that a table is of."""
+    about = table.about
+    return {
+        "cluster": str(about.cluster.get("name", "")),
+        "partition": about.partition,
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+    }
+
+
+def _format_columns(found: Results) -> dict[str, str]:
+    return {name: format_column(_to_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+
+
+def _to_seconds(hours: Any) -> Ints:
+    return np.round(np.asarray(hours) * HOUR_S).astype(np.int64)

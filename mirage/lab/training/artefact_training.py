@@ -1,0 +1,103 @@
+"""Trains an artefact that can decide, from episode tables."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mirage.errors import InputError
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.output_check import check_makeable
+from mirage.lab.study_output import StudyOutput
+from mirage.lab.tables.table_plan import warn_if_beyond_trace
+from mirage.lab.tables.twin_asking import add_twin_forecasts
+from mirage.lab.training.settings import load_settings
+from mirage.lab.training.trainers import (
+    AgentTrainer,
+    EncoderName,
+    FamilyName,
+    Trainer,
+    TrainingRequest,
+    TreeTrainer,
+)
+from mirage.policies import registry
+
+_AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
+_TOLD = ("encoder", "wall_s", "seed", "fit", "parity", "metrics")
+"""Keys of the card that the report shows."""
+
+
+def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, Any]:
+    """Train a model, save it, and return a report.
+
+    Raises InputError if the request cannot be met, and InterruptedTraining after Ctrl-C.
+    """
+    _check_out(request.out)
+    tables = [EpisodeTable.load(path) for path in request.paths]
+    for path, table in zip(request.paths, tables, strict=True):
+        warn_if_beyond_trace(path, table, output)
+    _check_loads(request.paths, tables)
+    models = request.find_models()
+    all_asked = all(table.twins is not None for table in tables)
+    with_twin = all_asked if request.twin is None else request.twin
+    trainer = _create_trainer(request, models, twin=with_twin)
+    if with_twin:
+        for path, table in zip(request.paths, tables, strict=True):
+            add_twin_forecasts(path, table, output)
+    begun = time.perf_counter()
+    made = trainer.train_model(tables, request, output)
+    card = made.card | {"note": request.note, "wall_s": round(time.perf_counter() - begun, 1)}
+    _save_artefact(request.out, card, made.graph, made.weights)
+    trainer.clean_up()
+    return {
+        "out": str(request.out),
+        "family": str(request.family),
+        "bytes": len(made.graph),
+        **{key: card[key] for key in _TOLD if key in card},
+    }
+
+
+def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
+    """Raises InputError for chains without a table at the trace's own load. A model may decide
+    only for chains that it was judged on, and it is judged at that load."""
+    logged = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
+    for path, table in zip(paths, tables, strict=True):
+        if _build_chain_key(table) not in logged:
+            raise InputError(
+                f"{path} was simulated at {table.about.load} times the trace's load. A model is "
+                "judged at the logged load: give a table of the same chains made without --load, "
+                "too"
+            )
+
+
+def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
+    about = table.about
+    return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
+
+
+def _create_trainer(request: TrainingRequest, models: Path, *, twin: bool) -> Trainer:
+    family, seed = request.family, request.seed
+    settings = load_settings(request.settings)
+    if family in _AGENTS:
+        init = request.init
+        start = None if init is None else registry.resolve_folder(init, models)
+        chosen = request.encoder or EncoderName.MLP
+        return AgentTrainer(family, chosen, settings, seed, init=start, twin=twin)
+    if request.encoder or request.init:
+        raise InputError(f"--encoder and --init are for agents, not for {family}")
+    return TreeTrainer(family, settings, seed, twin=twin)
+
+
+def _save_artefact(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
+    from mirage.lab.training.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
+
+    save_artefact(out, card, graph, weights)
+
+
+def _check_out(out: Path) -> None:
+    """Check the output folder before the long work, not after it."""
+    if not registry.is_version("/".join(out.parts[-3:])):
+        raise InputError(f"--out {out} is no name of a model: give a folder models/NAME/VERSION")
+    if out.exists():
+        raise InputError(f"{out} already exists: give another version")
+    check_makeable(out)

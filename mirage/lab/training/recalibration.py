@@ -1,0 +1,51 @@
+"""Adjusts the forecast of a tree model to newer hand-overs. Its decisions stay the same."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mirage.errors import InputError
+from mirage.judging.model_promotion import load_unseen_table
+from mirage.lab.training.dataset import Rows
+from mirage.lab.training.trainers import EVERY, make_packages_error
+from mirage.policies import registry
+from mirage.policies.models.artefact import GRAPH
+from mirage.policies.models.conformal import FEWEST, QuantileShifts
+from mirage.policies.models.tree_model import TreeModel
+
+
+def recalibrate_forecast(
+    model: str, find_models: Callable[[], Path], paths: Sequence[Path], out: Path
+) -> int:
+    """Save a copy of a model in the folder `out`, and give the number of hand-overs it goes by.
+
+    `find_models` gives the folder of models, once the packages for training are known to be there.
+    `paths`: of episode tables that the model has not seen. Raises InputError where the packages are
+    missing, the model has no forecast, or the tables are seen or too few.
+    """
+    try:
+        from mirage.lab.training.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise make_packages_error() from None
+    models = find_models()
+    served = registry.load_model(model, models)
+    card, trees = served.artefact.card, served.artefact.model
+    if not isinstance(trees, TreeModel):
+        raise InputError(
+            f"{served.name} makes no forecast of the wait, so there is nothing to adjust"
+        )
+    tables = [load_unseen_table(path, served) for path in paths]
+    rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
+    if len(rows) < FEWEST:
+        raise InputError(
+            f"{len(rows)} hand-overs are too few to adjust a forecast: {FEWEST} are needed"
+        )
+    residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
+    found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
+    graph = (registry.resolve_folder(model, models) / GRAPH).read_bytes()
+    forecast = card["forecast"] | found.to_card()
+    # Sizes without hand-overs in these tables keep their shifts.
+    forecast["shift_by_nodes"] = (
+        trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    )
+    save_artefact(out, card | {"forecast": forecast}, graph)
+    return len(rows)

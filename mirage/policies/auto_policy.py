@@ -1,0 +1,164 @@
+"""The policy `auto`: for each hand-over it picks the candidate that cost least on similar past
+hand-overs.
+
+Candidates are ordered: learned, forecast, quantile, reactive. The first one that can be asked
+decides, unless a later one has clearly cost less on recent hand-overs at a similar load. No
+candidate is asked if the position of the standby settles the decision. docs/concepts/auto.md
+describes it in full.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, PolicyView, Waits
+from mirage.domain.ports import Needs, Policy, SimplePolicy
+from mirage.policies.models.scope import Scope
+from mirage.policies.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
+from mirage.policies.rules.lead_rules import Reactive
+from mirage.policies.rules.pinning import PinThenFree, move_off_nodes
+
+_PINS = PinThenFree()
+_PLAIN = Reactive()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    policy: Policy
+    scope: Scope | None = None
+    """Of a model: on another cluster than it was trained on it stands after the proven ones."""
+    proven: bool = True
+    """Whether it stands before models of other clusters."""
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def rank_on_cluster(self, cluster: str) -> int:
+        """Return the rank on this cluster. Candidates of lower rank come first; equal ranks keep
+        the given order."""
+        if self.scope is not None:
+            return 0 if cluster in self.scope.clusters else 2
+        return 1 if self.proven else 3
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidate that decides a hand-over, and the reasons against those before it."""
+
+    policy: Policy
+    skipped: dict[str, str]
+    """Candidates that cannot be asked now: name -> why."""
+    dearer: tuple[str, ...] = ()
+    """Candidates that stand before the chosen one, and have cost more."""
+
+    @property
+    def because(self) -> str:
+        clauses = [f"{name} cannot be asked ({why})" for name, why in self.skipped.items()]
+        if self.dearer:
+            clauses.append(f"{_join_words(self.dearer)} cost more lately")
+        return f", since {_join_words(clauses)}" if clauses else ""
+
+
+def _find_nothing(_: PolicyView) -> Results:
+    return Results.create_empty()
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPolicy(SimplePolicy):
+    """Picks a candidate for each hand-over. The last candidate must be one that can always be
+    asked."""
+
+    candidates: tuple[Candidate, ...]
+    results: Callable[[PolicyView], Results] = _find_nothing
+    """Returns the results of hand-overs like the one shown, including ones that have not ended;
+    only ended ones are used. The default returns none. The service passes its own hand-overs
+    here, an evaluation passes its table's."""
+    how: Weighing = field(default_factory=Weighing)
+    told: Callable[[Choice], None] = lambda _: None
+    """Called with each choice."""
+    name: str = "auto"
+
+    @property
+    def needs(self) -> Needs:
+        """Return everything that any of the candidates needs."""
+        needs = [c.policy.needs for c in self.candidates]
+        return Needs(
+            observation=any(n.observation for n in needs),
+            window=any(n.window for n in needs),
+            twin=any(n.twin for n in needs),
+        )
+
+    def decide_outright(self, view: PolicyView) -> Decision | None:
+        """Decide at once if the standby may be pinned or earns age anyway; else None.
+
+        docs/concepts/positions.md has the evidence. Tables know neither case, so over them
+        candidates decide.
+        """
+        if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
+            why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
+            return self._decide_with(_PLAIN, view, why)
+        if view.can_pin:
+            return self._decide_with(_PINS, view, ", since the standby may be pinned")
+        return None
+
+    def decide(self, view: PolicyView) -> Decision:
+        settled = self.decide_outright(view)
+        if settled is not None:
+            return settled
+        choice = self.choose_candidate(view)
+        self.told(choice)
+        return self._decide_with(choice.policy, view, choice.because)
+
+    def _decide_with(self, policy: Policy, view: PolicyView, because: str) -> Decision:
+        decision = policy.decide(view)
+        # Policies that do not pin know nothing of a pinned standby that has to leave its nodes.
+        stuck = view.position is Position.PINNED and not view.can_pin
+        if stuck and decision.action is Action.WAIT:
+            decision = replace(move_off_nodes(policy.name), forecast=decision.forecast)
+        reason = f"{policy.name} decides{because}: {decision.reason}"
+        return replace(decision, policy=self.name, reason=reason)
+
+    def choose_candidate(self, view: PolicyView) -> Choice:
+        """Choose the candidate, as of the predecessor's start.
+
+        If the choice were made anew at each instant, the successor would be freed as soon as any
+        candidate that is chosen in passing frees it.
+        """
+        order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
+        faults = {c.name: c.policy.explain_unfit(view) for c in order}
+        asked = [c for c in order if faults[c.name] is None]
+        began = view.predecessor_start
+        if began is None:
+            began = view.predecessor_end - view.time_limit_s
+        results = self.results(view).select_known(min(began, view.now))
+        load = compute_load_h(
+            _select_started_before(view.jobs, began), view.nodes, view.time_limit_s
+        )
+        weights = self.how.compute_weights(results, began, load)
+        names = [c.name for c in asked]
+        name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.how)
+        chosen = asked[names.index(name)]
+        before = order[: order.index(chosen)]
+        return Choice(
+            policy=chosen.policy,
+            skipped={c.name: why for c in before if (why := faults[c.name]) is not None},
+            dearer=dearer,
+        )
+
+
+def _select_started_before(jobs: Waits, at: int) -> Waits:
+    """Return the jobs that had started by `at`; all jobs if no job had, or all had."""
+    early = jobs.start <= at
+    if early.all() or not early.any():
+        return jobs
+    return Waits(
+        start=jobs.start[early],
+        wait_s=jobs.wait_s[early],
+        nodes=jobs.nodes[early],
+        time_limit_s=jobs.time_limit_s[early],
+    )
+
+
+def _join_words(words: Sequence[str]) -> str:
+    return " and ".join(words)

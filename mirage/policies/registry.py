@@ -1,0 +1,221 @@
+"""Finds policies by name: the rules by their names, trained models by their folders,
+models/NAME/VERSION.
+
+models/NAME alone is the promoted version of that name.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mirage.domain.ports import Policy
+from mirage.errors import InputError, NotFound, UnfitModel
+from mirage.policies.auto_policy import AutoPolicy, Candidate
+from mirage.policies.models.artefact import CARD, Artefact
+from mirage.policies.models.model_policy import ModelPolicy
+from mirage.policies.models.unavailable_model import UnavailableModel
+from mirage.policies.results.card_results import CardResultsLookup
+from mirage.policies.rules.lead_rules import (
+    AtOnce,
+    Average,
+    FixedLead,
+    Quantile,
+    Reactive,
+    SlurmEstimate,
+)
+from mirage.policies.rules.pinning import Pin, PinThenFree
+from mirage.policies.twin_policy import TwinPolicy
+
+_RULES: tuple[Policy, ...] = (
+    Reactive(),
+    Average(),
+    Quantile(),
+    SlurmEstimate(),
+    FixedLead(),
+    AtOnce(),
+    TwinPolicy(),
+    Pin(),
+    PinThenFree(),
+)
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in _RULES}
+
+MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
+"""Policies that use other positions than held and free. Episode tables know only the move from
+held to free."""
+
+AUTO = "auto"
+FORECASTS = ("twin",)
+RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
+"""The rules among `auto`'s candidates; models stand before them. Rules after quantile decide
+only if their past results are better."""
+NAMES = (*POLICIES, AUTO)
+"""The names of all policies except models."""
+
+MODELS = "models"
+PROMOTED = "promoted"
+"""A file beside the versions of a name. It holds the name of the promoted version."""
+PROMOTIONS = "promotions.jsonl"
+"""A file beside it with a JSON object per line: each promotion and its reason."""
+
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
+"""It names a folder, and no file system takes a longer name."""
+_NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
+
+
+def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
+    """Return the rule of that name, `auto`, or the model of that name in the folder `under`.
+
+    Raises NotFound if there is no such rule, InputError if there is no such model, UnfitModel if
+    the model cannot be used.
+    """
+    if is_model(name):
+        return load_model(name, under)
+    if name == AUTO:
+        return build_auto(under)
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise NotFound(
+            f"no policy {name!r}: use {', '.join(NAMES)} or models/NAME/VERSION"
+        ) from None
+
+
+def build_auto(under: Path = Path(MODELS)) -> AutoPolicy:
+    """Build `auto` with the promoted models and the rules as candidates. The results are those
+    of the models' cards."""
+    return _build_auto(tuple(_iter_promoted_models(under)))
+
+
+@lru_cache(maxsize=4)
+def _build_auto(learned: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPolicy:
+    models = [m for m in learned if isinstance(m, ModelPolicy)]
+    return AutoPolicy(
+        candidates=(
+            *(Candidate(m, scope=m.artefact.scope) for m in models),
+            *(Candidate(m) for m in learned if isinstance(m, UnavailableModel)),
+            *(Candidate(POLICIES[name]) for name in FORECASTS),
+            *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
+        ),
+        results=CardResultsLookup({m.name: m.artefact.judged for m in models}),
+    )
+
+
+def _iter_promoted_models(under: Path) -> Iterator[ModelPolicy | UnavailableModel]:
+    """Yield the promoted model of each name, or a stand-in that says why it cannot be asked."""
+    for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
+        name = f"{MODELS}/{named.name}"
+        try:
+            yield load_model(name, under)
+        except (InputError, UnfitModel) as error:
+            yield UnavailableModel(name, str(error))
+
+
+def is_model(name: str) -> bool:
+    return name.startswith(f"{MODELS}/")
+
+
+def is_known(name: str) -> bool:
+    """Return whether a policy may have the name: that of a rule, or of the form of a model's."""
+    return name in NAMES or _NAMED.fullmatch(name) is not None
+
+
+def is_version(name: str) -> bool:
+    """Return whether the name is of the form models/NAME/VERSION."""
+    asked = _NAMED.fullmatch(name)
+    return asked is not None and asked["version"] is not None
+
+
+def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
+    """Load a trained model. It is loaded again only if its card has changed."""
+    folder = resolve_folder(name, under)
+    try:
+        changed = (folder / CARD).stat().st_mtime_ns
+    except OSError as error:
+        raise UnfitModel(f"{folder / CARD} cannot be read: {error.strerror}") from error
+    return _load_unchanged(folder.absolute(), changed)
+
+
+@lru_cache(maxsize=16)
+def _load_unchanged(folder: Path, changed: int) -> ModelPolicy:  # noqa: ARG001 - part of the key
+    return ModelPolicy(artefact=Artefact.load(folder), name=format_model_name(folder))
+
+
+def format_model_name(folder: Path) -> str:
+    """Return the name models/NAME/VERSION of a folder, wherever the folder is."""
+    return f"{MODELS}/{folder.parent.name}/{folder.name}"
+
+
+def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
+    """Return the folder of models/NAME/VERSION, or for models/NAME the folder of the promoted
+    version.
+
+    Raises InputError if there is none, and for any other name. The name may come from a user, so it
+    cannot lead out of `under`.
+    """
+    asked = _NAMED.fullmatch(name)
+    if asked is None:
+        raise InputError(f"{name!r} is not the name of a model: give models/NAME/VERSION")
+    version = asked["version"] or find_promoted_version(under / asked["name"])
+    if version is None and not under.is_dir():
+        raise InputError(f"no model {name}: there is no folder {under} (provision.models_dir)")
+    if version is None:
+        raise InputError(
+            f"no version of {name} was promoted: promote one with `mirage models promote`, "
+            "or give models/NAME/VERSION"
+        )
+    folder = under / asked["name"] / version
+    if not (folder / CARD).is_file():
+        raise InputError(f"no model {name}: there is no {folder / CARD}")
+    return folder
+
+
+def find_promoted_version(named: Path) -> str | None:
+    """Return the promoted version of models/NAME; None if none was promoted."""
+    try:
+        version = (named / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+    return version if re.fullmatch(_WORD, version) else None
+
+
+def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> None:
+    """Make the folder's version the one that models/NAME means from now on.
+
+    `record`: why, by whom and when it was promoted; it is kept beside the versions. Raises
+    InputError if the files cannot be written.
+    """
+    part = folder.parent / f".{PROMOTED}.part"
+    try:
+        with (folder.parent / PROMOTIONS).open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(record or {'model': format_model_name(folder)})}\n")
+        part.write_text(f"{folder.name}\n", encoding="utf-8")
+        os.replace(part, folder.parent / PROMOTED)
+    except OSError as error:
+        raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
+
+
+def list_promotions(named: Path) -> list[dict[str, Any]]:
+    """Return the promotion records of models/NAME, newest first. A line that cannot be read is
+    left out."""
+    try:
+        text = (named / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [record for line in reversed(text.splitlines()) if (record := _parse_record(line))]
+
+
+def _parse_record(line: str) -> dict[str, Any] | None:
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def list_model_folders(under: Path = Path(MODELS)) -> list[Path]:
+    """Return the folders of all versions of all names, sorted."""
+    return sorted(card.parent for card in under.glob(f"*/*/{CARD}"))

@@ -1,0 +1,147 @@
+"""Compares results on the same past hand-overs: which policy has clearly cost less."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.arrays import Floats, Ints
+from mirage.domain.decision import Waits
+from mirage.domain.time_units import DAY_S, HOUR_S
+from mirage.policies.rules.lead_rules import select_like_waits
+
+LAST_JOBS, ENOUGH = 50, 10
+"""The load is the mean wait of the last LAST_JOBS similar jobs. With fewer than ENOUGH of them,
+jobs of other sizes count too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """N hand-overs of one size of chain on one cluster, each under P policies."""
+
+    names: tuple[str, ...]
+    """[P]: the names of the policies."""
+    start_point: Ints
+    """[N]: submission of the predecessor, epoch seconds, ascending, each once."""
+    known_at: Ints
+    """[N]: when the predecessor and its successors under all policies had ended or started."""
+    load_h: Floats
+    """[N]: the load in hours, from the waits that were known when the predecessor started."""
+    x_h: Floats
+    """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
+
+    @classmethod
+    def create_empty(cls) -> Self:
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls((), nothing, nothing, np.zeros(0), np.zeros((0, 0)))
+
+    def __len__(self) -> int:
+        return len(self.start_point)
+
+    def select_known(self, at: int) -> Self:
+        """Select the hand-overs that had ended by then."""
+        if (self.known_at <= at).all():
+            return self
+        return self.select_rows(self.known_at <= at)
+
+    def select_rows(self, which: Ints | NDArray[np.bool_]) -> Self:
+        """Select some rows of the hand-overs."""
+        return type(self)(
+            self.names,
+            self.start_point[which],
+            self.known_at[which],
+            self.load_h[which],
+            self.x_h[which],
+        )
+
+    def compute_cost_h(self, name: str, price: float) -> Floats:
+        """Return the cost in hours [N]; NaN where the policy has no outcome."""
+        if name not in self.names:
+            return np.full(len(self), np.nan)
+        x_h = self.x_h[:, self.names.index(name)]
+        found: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
+        return found
+
+
+def merge_results(parts: Sequence[Results]) -> Results:
+    """Merge sets of results into one. A start point in several sets becomes one row; the later
+    set wins where both have a value."""
+    names = tuple(dict.fromkeys(name for part in parts for name in part.names))
+    points = [np.zeros(0, dtype=np.int64), *(part.start_point for part in parts)]
+    start_point = np.unique(np.concatenate(points))
+    known_at = np.zeros(len(start_point), dtype=np.int64)
+    load_h = np.zeros(len(start_point))
+    x_h = np.full((len(start_point), len(names)), np.nan)
+    for part in parts:
+        rows = np.searchsorted(start_point, part.start_point)
+        known_at[rows] = np.maximum(known_at[rows], part.known_at)
+        load_h[rows] = part.load_h
+        for p, name in enumerate(part.names):
+            told = np.isfinite(part.x_h[:, p])
+            x_h[rows[told], names.index(name)] = part.x_h[told, p]
+    return Results(names, start_point, known_at, load_h, x_h)
+
+
+def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
+    """Compute the mean wait of similar jobs that started lately, in hours; 0 if there are none."""
+    waits = select_like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
+    return float(waits.mean()) / HOUR_S if len(waits) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighing:
+    """The weight of a past hand-over in a decision about one that begins now."""
+
+    half_life_days: float = 30.0
+    load_width: float = 2.0
+    """The width of the normal density over log(1 + hours) of the load."""
+    fewest_days: float = 4.0
+    """With results of fewer days (of equal weight), the first candidate in the order decides."""
+
+    def compute_weights(self, results: Results, now: int, load: float) -> Floats:
+        """Compute the weights [N] of past hand-overs, each at most 1."""
+        age_days = (now - results.start_point) / DAY_S
+        off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
+        found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
+        return found
+
+    def is_clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
+        """Return whether the mean of `values` [N] exceeds its standard error by days.
+
+        Days are taken as independent. Hand-overs of one day share the cluster's load, so a day's
+        hand-overs count together. NaN counts for none.
+        """
+        told = np.isfinite(values)
+        if not told.any():
+            return False
+        values, weights = values[told], weights[told]
+        _, day_of = np.unique(day[told], return_inverse=True)
+        by_day = np.bincount(day_of, weights)
+        total = by_day.sum()
+        days = total**2 / (by_day**2).sum() if total > 0.0 else 0.0
+        if days < self.fewest_days:
+            return False
+        mean = (weights * values).sum() / total
+        sums = np.bincount(day_of, weights * (values - mean))
+        error = np.sqrt((sums**2).sum() * days / (days - 1.0)) / total
+        return bool(mean > error)
+
+
+def choose_cheapest(
+    order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
+) -> tuple[str, tuple[str, ...]]:
+    """Return the chosen name: the first in the order, unless a later one has clearly cost less.
+
+    A later one that is chosen is compared with those after it in turn. The second result names the
+    candidates that were chosen on the way and then beaten.
+    """
+    day = results.start_point // DAY_S
+    chosen, dearer = order[0], list[str]()
+    for other in order[1:]:
+        saved = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)
+        if how.is_clearly_positive(saved, weights, day):
+            dearer.append(chosen)
+            chosen = other
+    return chosen, tuple(dearer)

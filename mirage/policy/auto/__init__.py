@@ -1,1 +1,0 @@
-"""The policy `auto`, which picks a candidate for each hand-over, live and over an episode table."""

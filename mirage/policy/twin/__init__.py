@@ -1,1 +1,0 @@
-"""The cluster simulated forward from now, and the policy that decides by it."""

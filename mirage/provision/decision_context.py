@@ -1,0 +1,458 @@
+"""Decides each hand-over of a tick: builds the policy view, asks the policy, applies limits."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import structlog
+
+from mirage.chains.open_handovers import OpenHandover
+from mirage.chains.request_enforcement import ASK_AGAIN_S
+from mirage.chains.returned_links import SENT_BACK
+from mirage.database.chains import chains, decisions
+from mirage.database.chains.decisions import NewDecision
+from mirage.database.jobs import job_history
+from mirage.database.schema.engine import Transaction
+from mirage.domain.callers.move_scope import EVERYBODY, MoveScope
+from mirage.domain.chain import ChainState, Link, LinkState, Planner, Position
+from mirage.domain.decision import (
+    RECENT_HANDOVERS,
+    RECENT_JOBS,
+    Action,
+    Decision,
+    Forecast,
+    Mode,
+    PolicyView,
+    Waits,
+)
+from mirage.domain.job import Job, JobId
+from mirage.domain.ports import Policy
+from mirage.domain.snapshot import Queue, Snapshot
+from mirage.errors import ClusterError, MirageError
+from mirage.history.ingest.live_ingest import count_free_nodes
+from mirage.logs import ThrottledLog
+from mirage.policies.models.unavailable_model import UnavailableModel
+from mirage.policies.registry import is_model
+from mirage.policies.rules.lead_rules import forecast_wait
+from mirage.policies.rules.overlap_bound import bound_overlap
+from mirage.policies.rules.return_rule import list_next_waits
+from mirage.provision import pinning, preconditions
+from mirage.provision.baseline_counterfactuals import BaselineCounterfactuals
+from mirage.provision.cluster_observer import Observer, TickObservations
+from mirage.provision.control.limits import Limits, apply_limits, compute_worst_overlap
+from mirage.provision.overlap_budget import OverlapBudget, build_plan, read_overlap_budget
+from mirage.provision.preconditions import can_move_early, guard_handover, is_left_behind
+from mirage.provision.release_planning import (
+    Planning,
+    PresentQueue,
+    compute_plan_minutes,
+    compute_worked_at,
+)
+from mirage.provision.return_costs import COSTS, build_return_costs, count_returns_left
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
+from mirage.slurm.text.dependency import can_take_plan
+
+_log = structlog.get_logger(__name__)
+_seldom = ThrottledLog(20)
+
+AWAITED_SHARE = 0.25
+"""Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
+rule might free, which cannot be taken back."""
+_NOT_YET = "the twin's turn for it has not come yet"
+_NO_MORE = Decision(
+    action=Action.HOLD, reason="pinned, and Mirage does not act here any more", policy="guard"
+)
+_NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act here")
+_OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
+_NOT_TAKEN = "since Slurm has refused one"
+_LINKS_OWN = "since its running link plans it"
+_HETEROGENEOUS = "since the job is heterogeneous"
+
+
+def _answer_no() -> bool:
+    return False
+
+
+def _permit_everybody() -> MoveScope:
+    return EVERYBODY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules of a tick: who decides, and within which limits."""
+
+    policy: Callable[[str], Policy]
+    """Returns the policy of that name; raises NotFound."""
+    default: str
+    limits: Limits = field(default_factory=Limits)
+    observer: Observer | None = None
+    """Makes the observations for trained models; None if there are none."""
+    accrues_always: Callable[[], bool] = _answer_no
+    """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError if that is not known."""
+    reach: Callable[[], MoveScope] = _permit_everybody
+    """Whose jobs the service may move."""
+    accrual: Callable[[], AccrueLimits] = lambda: NO_LIMITS
+    """Limits on how many waiting jobs earn age."""
+    hides_jobs: Callable[[], bool] = _answer_no
+    """Whether PrivateData hides jobs from the service. Raises ClusterError if that is not known."""
+
+
+class DecisionContext:
+    """Decides the hand-overs of one tick; what they share is looked up once."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        rules: Rules,
+        open_ones: Sequence[OpenHandover],
+    ) -> None:
+        self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
+        self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot, open_ones)
+        self._policies: dict[str, Policy] = {}
+        self._seen: dict[JobId, dict[str, Any]] = {}
+        """By standby: the beginning of the sha256 of what its model was shown, the age of the
+        twin's answer in seconds, and what a new release is expected to cost it."""
+        self._free_nodes: dict[str, int] = {}
+        self._present = PresentQueue(snapshot, rules.hides_jobs)
+        self._jobs: dict[str, Waits] = {}
+        self._handovers: dict[tuple[str, int], Waits] = {}
+        lately = snapshot.queue.taken_at - ASK_AGAIN_S
+        self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
+        links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
+        self._touches = decisions.count_moves(tx, cluster_id, links)
+        self._refused_moves = decisions.list_refused_moves(tx, cluster_id, links)
+        self.foregone = BaselineCounterfactuals(tx, links)
+        self._ordered = {
+            (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
+        }
+        """Links that the running link is to submit: that is decided once."""
+
+    def decide_handover(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
+        """Return the decision; None if there is nothing to decide.
+
+        `acts` says that releases may be planned in Slurm.
+        """
+        predecessor, standby = handover.predecessor, handover.standby
+        if not self._can_be_moved(handover):
+            return None
+        guarded = guard_handover(standby, predecessor, handover.beside, self._snapshot.queue)
+        if guarded is not None:
+            return self._foretell_next_wait(guarded, standby)
+        if not can_move_early(standby, predecessor):
+            return None
+        view = self._build_view(handover)
+        self.foregone.ask_rules(handover, view)
+        asked = bound_overlap(self._ask_policy(handover, view), view)
+        spent = self._budget.sum_spent(standby.account, handover.chain.uid)
+        limited = apply_limits(asked, view, self._rules.limits, spent)
+        decision = self._add_accrual_note(limited, handover)
+        if acts and not handover.submits:
+            decision = self._build_planning(handover).plan_release(decision, view)
+            self._record_plan(handover, decision, view)
+            if (costs := build_return_costs(handover, decision, view)) is not None:
+                self._seen.setdefault(standby.job_id, {})[COSTS] = costs
+        if decision.action is not Action.FREE:
+            return decision
+        self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
+        return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def _foretell_next_wait(self, guarded: Decision, standby: Link) -> Decision:
+        """Return the decision with a forecast where a link is left to its own plan after a return:
+        no policy makes one, and people ask when the link will start."""
+        is_left = guarded.action is Action.WAIT and standby.planned_by is Planner.LINK
+        if not is_left or standby.get_standing_release() is None:
+            return guarded
+        waited_s = standby.returned_wait_s
+        if waited_s is not None:
+            _, middle, high = list_next_waits(waited_s)
+            # Without the floor: a link that starts in time by its own wait is not at risk.
+            forecast = Forecast(p10_s=waited_s // 2, p50_s=middle, p90_s=high, samples=1)
+            return replace(guarded, forecast=forecast)
+        jobs, limit_s = self.read_job_waits(standby.partition), standby.time_limit_s or 0
+        return replace(guarded, forecast=forecast_wait(jobs, standby.nodes, limit_s))
+
+    def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
+        """Count a plan that is made or taken back in what later decisions of the tick see."""
+        standby, at = handover.standby, decision.release_at
+        if decision.action is Action.HOLD:
+            self._budget.record_plan(standby, None)
+        elif decision.action is Action.PLAN and at is not None:
+            owner, end = handover.chain.uid, view.predecessor_end
+            plan = build_plan(standby, owner, end, release_at=at, now=view.now)
+            self._budget.record_plan(standby, plan)
+
+    def _build_planning(self, handover: OpenHandover) -> Planning:
+        standby, predecessor = handover.standby, handover.predecessor
+        key = (standby.chain_id, standby.index)
+        shown = self._snapshot.queue.find_job(standby.job_id)
+        barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
+        if handover.get_told_overlap_s():
+            barred = _LINKS_OWN
+        if shown is not None and shown.heterogeneous:
+            barred = _HETEROGENEOUS
+        if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
+            barred = _OWN_TERMS
+        return Planning(
+            standby=standby,
+            limits=self._rules.limits,
+            spent=self._budget.sum_with_plans(standby.account, handover.chain.uid, standby),
+            touches=self._touches.get(key, 0),
+            barred=barred,
+        )
+
+    def _add_accrual_note(self, decision: Decision, handover: OpenHandover) -> Decision:
+        """Add to the reason which limit on earning age the standby has, in any position."""
+        shown = self._snapshot.queue.find_job(handover.standby.job_id)
+        limits = self._rules.accrual()
+        if shown is None or handover.submits or limits is NO_LIMITS:
+            return decision
+        note = describe_accrual_limit(limits, shown, self._snapshot.queue)
+        return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
+
+    def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
+        """Return a wait if Slurm would refuse each move of the standby; None if it would not.
+
+        A link that is still to be submitted has no such wait: it is submitted as its user.
+        """
+        standby, reach = handover.standby, self._rules.reach()
+        if handover.submits or not can_move_early(standby, handover.predecessor):
+            return None
+        if reach.can_move(handover.chain.uid, standby.account):
+            return None
+        return preconditions.build_out_of_reach(standby.account, reach)
+
+    def decide_retreat(self, handover: OpenHandover) -> Decision | None:
+        """Return the move that undoes Mirage's pin or plan if the mode is no longer act; else None.
+
+        A standby that Mirage has pinned goes back behind its predecessor: Slurm alone could not let
+        it off a node that does not come back. A standby whose release Mirage has planned waits for
+        its predecessor's end. If nobody told the service of a chain, a plan that the service did
+        not write is that user's, and stays.
+        """
+        predecessor, standby = handover.predecessor, handover.standby
+        if not is_left_behind(handover) or not self._can_be_moved(handover):
+            return None
+        if standby.position is not Position.PINNED:
+            return _NO_PLAN
+        guarded = guard_handover(standby, predecessor, None, self._snapshot.queue)
+        return guarded or _NO_MORE
+
+    def build_record(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
+        """Return the record of a decision as it is stored."""
+        now, standby = self._snapshot.queue.taken_at, handover.standby
+        unborn = handover.submits
+        inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
+        inputs["standby"] = None if unborn else standby.job_id
+        minutes = compute_plan_minutes(decision, handover.predecessor)
+        if minutes is not None:
+            inputs["plan_min"] = minutes
+        elif (stands := standby.get_standing_release()) is not None:
+            inputs["planned_release"] = stands
+        return NewDecision(
+            at=now,
+            chain_id=handover.chain.chain_id,
+            index=standby.index,
+            mode=mode,
+            decision=decision,
+            time_left_s=(handover.predecessor.get_planned_end() or now) - now,
+            inputs=inputs | self._seen.get(standby.job_id, {}),
+        )
+
+    def _ask_policy(self, handover: OpenHandover, view: PolicyView) -> Decision:
+        """Return the policy's decision; if the policy fails, its fallback's, or a wait.
+
+        A policy may fail, or be gone since the chain named it. Other chains are not affected.
+        """
+        name = handover.chain.policy or self._rules.default
+        try:
+            policy = self._get_policy(name)
+            settled = policy.decide_outright(view)
+            if settled is not None:
+                return settled
+            needs = policy.needs
+            if needs.observation:
+                view = self._add_observation(handover, view, with_window=needs.window)
+            if needs.twin:
+                foretold, awaited = self._sight.forecast_handover(handover, self._may_ask_twin)
+                early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
+                # A pinned standby that comes here has to leave its nodes now.
+                if awaited and early and view.position is Position.HELD:
+                    return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
+                if foretold is not None:
+                    view = replace(view, twin_s=foretold.quantile_s)
+                    age_s = view.now - foretold.at
+                    self._seen.setdefault(handover.standby.job_id, {})["twin_age_s"] = age_s
+            return policy.decide(view)
+        except Exception as error:
+            _seldom.log_event(
+                _log.exception, "a policy failed", policy=name, chain_id=handover.chain.chain_id
+            )
+            if is_model(name):
+                return UnavailableModel(name, f"the model failed: {error}").decide(view)
+            return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
+
+    def _get_policy(self, name: str) -> Policy:
+        if name not in self._policies:
+            self._policies[name] = resolve_policy(self._rules, name)
+        return self._policies[name]
+
+    def _may_ask_twin(self, handover: OpenHandover) -> bool:
+        """Return whether the hand-over's policy may ask the twin in this tick."""
+        active = handover.chain.state is ChainState.ACTIVE and not handover.submits
+        early = can_move_early(handover.standby, handover.predecessor)
+        if not active or not early or not self._can_be_moved(handover):
+            return False
+        try:
+            return self._get_policy(handover.chain.policy or self._rules.default).needs.twin
+        except Exception:
+            # It fails again when it is to decide, and that is logged.
+            return False
+
+    def _add_observation(
+        self, handover: OpenHandover, view: PolicyView, *, with_window: bool
+    ) -> PolicyView:
+        observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
+        if observation is not None:
+            digest = hashlib.sha256(observation.tobytes()).hexdigest()
+            self._seen.setdefault(handover.standby.job_id, {})["observation"] = digest[:16]
+        window = None
+        if observation is not None and with_window:
+            window = self._sight.update_window(handover.standby, observation)
+        return replace(view, observation=observation, unobserved=why, window=window)
+
+    def _can_be_moved(self, handover: OpenHandover) -> bool:
+        """Return whether the hand-over can be moved: the queue must show both jobs.
+
+        A dependency on a job that Slurm has forgotten frees the standby. If the queue does not show
+        the standby, its user's own dependencies are not known. A predecessor that has ended need
+        not be shown. A move that Slurm has refused lately is not made again yet, and no link is
+        submitted twice.
+        """
+        predecessor, standby = handover.predecessor, handover.standby
+        if (standby.chain_id, standby.index) in self._refused:
+            return False
+        queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
+        known = ended or queue.find_job(predecessor.job_id) is not None
+        if handover.submits:
+            return known and (standby.chain_id, standby.index) not in self._ordered
+        return known and queue.find_job(standby.job_id) is not None
+
+    def _build_view(self, handover: OpenHandover) -> PolicyView:
+        queue, standby = self._snapshot.queue, handover.standby
+        planned_end = handover.predecessor.get_planned_end()
+        told_s = handover.get_told_overlap_s()
+        return PolicyView(
+            now=queue.taken_at,
+            predecessor_end=queue.taken_at if planned_end is None else planned_end,
+            predecessor_start=handover.predecessor.start,
+            cluster="" if self._rules.observer is None else self._rules.observer.params.name,
+            partition=standby.partition,
+            nodes=standby.nodes,
+            time_limit_s=standby.time_limit_s or 0,
+            overlap_price=handover.chain.overlap_price,
+            jobs=self.read_job_waits(standby.partition),
+            handovers=self._read_handover_waits(standby.partition, standby.nodes),
+            queue=queue,
+            free_nodes=self._count_free_nodes(standby.partition),
+            max_overlap_s=told_s or handover.chain.get_allowed_overlap_s(handover.predecessor),
+            worked_at=compute_worked_at(handover.chain, handover.predecessor),
+            nobody_waits=self._present.is_idle(handover),
+            counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
+            returns=count_returns_left(handover, self._rules.limits.max_returns),
+            # A link that is not submitted yet earns no age.
+            accrues_always=not handover.submits and self._accrues_always,
+            **self._build_pinning(handover).build_view_fields(),
+        )
+
+    @cached_property
+    def _accrues_always(self) -> bool:
+        """Return whether held standbys earn age; asked once a tick, since Slurm may be slow."""
+        try:
+            return self._rules.accrues_always()
+        except ClusterError:
+            return False
+
+    def _build_pinning(self, handover: OpenHandover) -> pinning.Pinning:
+        queue, standby = self._snapshot.queue, handover.standby
+        return pinning.Pinning(
+            standby=standby,
+            shown=queue.find_job(standby.job_id),
+            predecessor=queue.find_job(handover.predecessor.job_id),
+            snapshot=self._snapshot,
+            limits=self._rules.limits,
+            touches=self._touches.get((standby.chain_id, standby.index), 0),
+            refused=(standby.chain_id, standby.index, Action.PIN) in self._refused_moves,
+        )
+
+    def _count_free_nodes(self, partition: str) -> int:
+        if partition not in self._free_nodes:
+            self._free_nodes[partition] = count_free_nodes(self._snapshot.nodes, partition)
+        return self._free_nodes[partition]
+
+    def read_job_waits(self, partition: str) -> Waits:
+        if partition not in self._jobs:
+            now = self._snapshot.queue.taken_at
+            self._jobs[partition] = job_history.read_waits(
+                self._tx, self._cluster_id, partition, before=now, last=RECENT_JOBS
+            )
+        return self._jobs[partition]
+
+    def _read_handover_waits(self, partition: str, nodes: int) -> Waits:
+        key = (partition, nodes)
+        if key not in self._handovers:
+            self._handovers[key] = chains.read_handover_waits(
+                self._tx, self._cluster_id, partition, nodes=nodes, last=RECENT_HANDOVERS
+            )
+        return self._handovers[key]
+
+    @cached_property
+    def _budget(self) -> OverlapBudget:
+        now = self._snapshot.queue.taken_at
+        return read_overlap_budget(self._tx, self._cluster_id, now, self._rules.limits)
+
+
+def resolve_policy(rules: Rules, name: str) -> Policy:
+    """Return the policy, or a stand-in for an unusable model. Raises what `Rules.policy` raises."""
+    try:
+        return rules.policy(name)
+    except MirageError as error:
+        if not is_model(name):
+            raise
+        _seldom.log_event(_log.warning, "a model cannot be used", policy=name, error=str(error))
+        return UnavailableModel(name, str(error))
+
+
+_NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin"})
+
+
+def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
+    """Describe the tightest of the standby's limits on earning age; empty if it has none.
+
+    `mirage chain explain` shows the words.
+    """
+    found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
+    left = [(limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in found]
+    if not left:
+        return ""
+    room, limit = min(left, key=lambda pair: pair[0])
+    if room > 0:
+        return f"{limit.describe_limit()}: if more jobs wait, the standby stops earning age"
+    return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
+
+
+def _count_competing_jobs(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
+    """Count the eligible, waiting jobs that share the limit with the standby."""
+    counted = queue.pending_mask & (queue.job_id != standby.job_id)
+    counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
+    if limit.qos:
+        counted &= queue.qos == limit.qos
+    if limit.account or limit.scope is AccrueScope.ACCOUNT:
+        counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
+    if limit.scope is AccrueScope.USER:
+        counted &= queue.user == standby.user
+    return int(np.count_nonzero(counted))

@@ -1,0 +1,60 @@
+"""Writes down forecasts and what became of them: the worker's record for later readers."""
+
+import structlog
+
+from mirage.database.events import changes
+from mirage.database.events.changes import Topic
+from mirage.database.schema.engine import Store
+from mirage.domain.snapshot import Queue
+from mirage.errors import MirageError
+from mirage.provision.forecasts import job_forecast_recorder
+from mirage.provision.forecasts.job_forecast_recorder import JobForecastRecorder
+from mirage.reports import handover_outcomes
+
+_log = structlog.get_logger(__name__)
+
+EVERY_S = 300
+AGAIN_S = 3600
+"""Between two looks at all hand-overs that accounting may still correct."""
+_MISSED_LOOKS = 3
+"""Mirage is not away between fewer intervals of the queue than this."""
+
+
+class PeriodicRecorder:
+    """Records forecasts and outcomes of one cluster.
+
+    Nothing depends on this recorder. A failure is logged, and the next tick tries again.
+    """
+
+    def __init__(self, store: Store, cluster_id: int, longest_interval_s: int = 0) -> None:
+        """`longest_interval_s`: the longest time between two looks at the queue."""
+        self._store, self._cluster_id = store, cluster_id
+        self._away_s = max(handover_outcomes.AWAY_S, _MISSED_LOOKS * longest_interval_s)
+        self._foreteller = JobForecastRecorder(cluster_id)
+        self._counted_at: int | None = None
+        self._again_at: int | None = None
+
+    def record_tick(self, queue: Queue) -> None:
+        """Record once a tick, after the work that chains depend on."""
+        try:
+            self._foreteller.record_new_jobs(self._store, queue)
+            self._count_outcomes(queue.taken_at)
+        except MirageError as error:
+            _log.warning("forecasts and outcomes are not counted", error=str(error))
+        except Exception:
+            _log.exception("forecasts and outcomes are not counted")
+
+    def _count_outcomes(self, now: int) -> None:
+        if self._counted_at is not None and now < self._counted_at + EVERY_S:
+            return
+        again = self._again_at is None or now >= self._again_at + AGAIN_S
+        reach_s = handover_outcomes.AGAIN_S if again else handover_outcomes.LATE_S
+        with self._store.begin() as tx:
+            known = job_forecast_recorder.settle_outcomes(tx, self._cluster_id, now)
+            if known + handover_outcomes.record_outcomes(
+                tx, self._cluster_id, reach_s, self._away_s
+            ):
+                changes.record_change(tx, self._cluster_id, Topic.QUEUE)
+        self._counted_at = now
+        if again:
+            self._again_at = now

@@ -1,0 +1,77 @@
+"""Builds the context of REST's routes and of the pages from a service."""
+
+from collections.abc import Callable
+
+from mirage.config.paths import get_models_dir
+from mirage.config.settings import ServiceSettings
+from mirage.domain.callers.caller import Caller
+from mirage.policies import registry
+from mirage.provision.control import kill_switch
+from mirage.service import wiring
+from mirage.service.wiring import Service
+from mirage.slurm.clients.auth import munge
+from mirage.web.identity.credential_use import refuse_second_use
+from mirage.web.identity.quotas import Quotas
+from mirage.web.identity.slurm_permissions import SlurmPermissions
+from mirage.web.shared.allowed_hosts import Hosts, build_hosts, list_machine_names
+from mirage.web.shared.context import ApiContext
+from mirage.web.shared.server import admission
+
+
+def build_api_context(
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    known: SlurmPermissions | None = None,
+    connections: int | None = None,
+) -> ApiContext:
+    """Build the context of the routes.
+
+    The caller keeps `known` up to date. `connections`: how many may be open at once.
+    """
+    settings = service.settings
+    known = known or wiring.build_slurm_permissions(service)
+    return ApiContext(
+        store=service.store,
+        cluster_id=service.cluster_id,
+        cluster_name=settings.cluster.name,
+        admins=settings.service.admins,
+        clock=service.cluster.read_clock,
+        identify=_build_identify(service),
+        munge_without_cluster=settings.auth.munge_without_cluster,
+        pushers=settings.polling.pushers,
+        read_jwt=wiring.build_jwt_reader(settings),
+        admin_groups=settings.auth.admin_groups,
+        roster=known.roster,
+        hidden=known.hidden,
+        partial=known.partial,
+        hosts=_build_hosts(settings.service),
+        root_path=settings.service.root_path,
+        proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
+        owner_uid=owner_uid,
+        connections=connections or settings.connections.most,
+        queue_interval_s=settings.polling.queue_s,
+        policy=settings.provision.policy,
+        policies=registry.NAMES,
+        model=wiring.get_policy_loader(settings),
+        usage=wiring.get_usage_reader(service.cluster),
+        limits=wiring.build_limits(settings),
+        limits_told=wiring.describe_limits(settings),
+        max_time_s=wiring.get_max_time_s(settings),
+        models_dir=get_models_dir(settings.provision.models_dir),
+        tables_dir=wiring.get_tables_dir(settings),
+        kill_file=settings.service.state_dir / kill_switch.FILE,
+        quotas=Quotas(**settings.quota.model_dump()),
+    )
+
+
+def _build_identify(service: Service) -> Callable[..., Caller]:
+    """Return the reader of MUNGE credentials. On one host, munged refuses a second use itself."""
+    identify = munge.authenticate_caller
+    if not service.store.is_shared:
+        return identify
+    return refuse_second_use(identify, service.store, service.cluster.read_clock)
+
+
+def _build_hosts(given: ServiceSettings) -> Hosts:
+    return build_hosts({given.host, *list_machine_names()}, given.origins)

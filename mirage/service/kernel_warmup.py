@@ -1,0 +1,104 @@
+"""Compiles the simulator's functions for models and the twin, by running them once.
+
+`python -m mirage.service.kernel_warmup [FILE]`.
+
+numba compiles what is called first, for a minute or more after an installation or an upgrade, and
+keeps it on disk (`sim.arrays.jit`). In the worker that would be a minute without a look at the
+queue, so this runs in a process beside it (`bootstrap.service_run`): for the cluster of the
+cluster file, or, without that file, for a cluster as the demo's.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue, Snapshot
+from mirage.domain.time_units import HOUR_S
+from mirage.history.cluster_files.reader import load_cluster_file
+from mirage.observation.feature_vector import SnapshotObserver
+from mirage.observation.handover_input import HandoverInput
+from mirage.observation.running_stats import RunningStats
+from mirage.simulator.types import Params
+from mirage.twin.forecast import Twin
+from mirage.twin.futures.submission_history import SubmissionHistory
+
+_NOW = 1000 * HOUR_S
+
+
+def main(words: Sequence[str]) -> int:
+    """Compile for the cluster file in `words`. Raises ConfigError if it cannot be read."""
+    os.nice(19)
+    if words:
+        file = load_cluster_file(Path(words[0]))
+        compile_kernels(file.params, file.node_names)
+    else:
+        compile_kernels(Params())
+    return 0
+
+
+def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
+    """Forecast one hand-over on a cluster where one job runs and another one waits."""
+    names = node_names or [f"n{number}" for number in range(params.nodes)]
+    waits = _build_job(params, 1, _NOW - HOUR_S, JobState.PENDING)
+    runs = _complete_job(_build_job(params, 2, _NOW - HOUR_S, JobState.RUNNING), 2 * HOUR_S)
+    runs = replace(runs, node_list=names[0])
+    hours = range(24, 24 * 14, 6)
+    past = [
+        _complete_job(
+            _build_job(params, hour, _NOW - hour * HOUR_S, JobState.COMPLETED), HOUR_S // 2
+        )
+        for hour in hours
+    ]
+    nodes = tuple(_build_node(params, name, busy=name == names[0]) for name in names)
+    snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [waits, runs]), nodes=nodes)
+    look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, _NOW))
+    link = HandoverInput(
+        nodes=1,
+        time_limit_s=waits.time_limit_s or 0,
+        user=waits.user,
+        partition=waits.partition,
+        cpus=1,
+        predecessor_submit=runs.submit,
+        predecessor_start=runs.submit,
+        predecessor_end=_NOW + HOUR_S,
+    )
+    look.observe_link(link)
+    history = SubmissionHistory.from_accounting(params, past, past[-1].submit, _NOW)
+    Twin(samples=2).forecast_from_queue(look, link, history, seed=1)
+
+
+def _build_job(params: Params, job_id: int, at: int, state: JobState) -> Job:
+    return Job(
+        job_id=JobId(job_id),
+        submit=at,
+        eligible=at,
+        state=state,
+        user="alice",
+        partition=params.partitions[0].name,
+        time_limit_s=2 * HOUR_S,
+        cpus=1,
+        priority=1,
+    )
+
+
+def _complete_job(job: Job, run_s: int) -> Job:
+    return replace(job, start=job.submit, end=job.submit + run_s)
+
+
+def _build_node(params: Params, name: str, *, busy: bool) -> Node:
+    return Node(
+        name=name,
+        partitions=(params.partitions[0].name,),
+        state="mixed" if busy else "idle",
+        cpus=params.cpus_per_node,
+        cpus_used=int(busy),
+        gpus=params.gpus_per_node,
+        gpus_used=0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""Finds out what an admin would configure for a user's own service: the cluster's name and file.
+
+Both come from Slurm. The cluster file is kept in the user's state directory, and made anew when it
+is old.
+"""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import structlog
+
+from mirage.config.settings import Settings
+from mirage.database.operations import clusters
+from mirage.domain.time_units import DAY_S
+from mirage.errors import ClusterUnavailable, MirageError
+from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
+from mirage.service import site_file, wiring
+from mirage.slurm.clients.cli.client import SlurmCli
+
+_log = structlog.get_logger(__name__)
+
+FILE = "cluster.toml"
+RENEW_S = DAY_S
+"""Seconds after which the cluster file is made anew: nodes and limits change over the weeks."""
+
+
+def complete_settings(settings: Settings, *, renews: bool = False) -> Settings:
+    """Return the settings with what Slurm says where the user's file says nothing.
+
+    With `renews`, a cluster file that is missing, old or of another release is imported; a service
+    whose Slurm does not answer keeps the old one. Raises ClusterUnavailable if nobody knows the
+    cluster's name.
+    """
+    told = settings.cluster
+    if told.transport != "cli" or (_is_named(settings) and told.file is not None):
+        return settings
+    file = settings.service.state_dir / FILE
+    found = _load_file(file)
+    if renews and told.file is None and (found is None or _is_old(file)):
+        found = _import_file(file) or found
+    changes: dict[str, object] = {}
+    if told.file is None and found is not None:
+        changes["file"] = file
+    if not _is_named(settings):
+        changes["name"] = found.params.name if found is not None else _ask_name(settings)
+    return settings.model_copy(update={"cluster": told.model_copy(update=changes)})
+
+
+def name_cluster(settings: Settings) -> None:
+    """Give the rows of an older release, which did not ask for the name, the cluster's name."""
+    default = str(type(settings.cluster).model_fields["name"].default)
+    with closing(wiring.open_store(settings)) as store, store.begin() as tx:
+        clusters.rename_cluster(tx, default, settings.cluster.name)
+
+
+def _is_named(settings: Settings) -> bool:
+    return "name" in settings.cluster.model_fields_set
+
+
+def _load_file(file: Path) -> ClusterFile | None:
+    """Return the file that was imported; None: there is none, or this release cannot read it."""
+    try:
+        return load_cluster_file(file) if file.exists() else None
+    except MirageError as error:
+        _log.warning("the cluster file is made anew", file=str(file), error=str(error))
+        return None
+
+
+def _is_old(file: Path) -> bool:
+    return not 0 <= time.time() - file.stat().st_mtime < RENEW_S
+
+
+def _import_file(file: Path) -> ClusterFile | None:
+    try:
+        written, found = site_file.render_site(site_file.query_site(), str(file))
+        site_file.write_atomically(file, written)
+    except MirageError as error:
+        _log.warning(
+            "no cluster file can be imported, so the twin and models know nothing new of the site",
+            error=str(error),
+        )
+        return None
+    _log.info("cluster file imported", file=str(file), cluster=found.params.name)
+    return found
+
+
+def _ask_name(settings: Settings) -> str:
+    slurm = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    found = slurm.fetch_site_config().cluster_name
+    if not found:
+        raise ClusterUnavailable("Slurm does not name its cluster: set cluster.name")
+    return found

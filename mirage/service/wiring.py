@@ -1,0 +1,374 @@
+"""Builds the service's objects from the settings, in one place."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.config.schema import collect_specs
+from mirage.config.settings import Settings
+from mirage.database.operations import clusters
+from mirage.database.schema import schema_migrations
+from mirage.database.schema.engine import Store
+from mirage.domain.callers.caller import Caller
+from mirage.domain.callers.this_host import is_this_host
+from mirage.domain.ports import Cluster, Policy
+from mirage.domain.time_units import HOUR_S
+from mirage.errors import ConfigError, StoreUnavailable
+from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
+from mirage.policies import registry
+from mirage.policies.auto_policy import AutoPolicy
+from mirage.provision.cluster_observer import Observer
+from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDescription
+from mirage.provision.control.limits import Limits
+from mirage.provision.decision_context import Rules
+from mirage.reports.slurmctld_load import DiagnosisReader
+from mirage.service import path_security
+from mirage.slurm.clients.call_stats import CallTotals
+from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.restd.client import Slurmrestd
+from mirage.slurm.clients.restd.http import RestHttp
+from mirage.slurm.clients.restd.token import TokenFile
+from mirage.slurm.commands.scontrol import SiteConfig
+from mirage.web.identity import slurm_permissions
+from mirage.web.identity.slurm_permissions import SlurmPermissions
+
+_COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The objects that the worker and the API of one cluster share."""
+
+    settings: Settings
+    store: Store
+    cluster: Cluster
+    cluster_id: int
+
+
+def build_service(
+    settings: Settings, cluster: Cluster | None = None, store: Store | None = None
+) -> Service:
+    """Build everything for one cluster.
+
+    `cluster` and `store` default to the Slurm and the database that the settings name.
+
+    Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
+    """
+    store = store or open_store(settings)
+    with store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+    reached = cluster or build_slurm_client(settings)
+    return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
+
+
+def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
+    """Build the client of Slurm that `cluster.transport` names."""
+    if settings.cluster.transport == "cli":
+        return SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    return build_slurmrestd_client(settings)
+
+
+def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
+    """Return a client that uses scontrol for what slurmrestd cannot do, if it is on PATH."""
+    told = settings.cluster
+    timeout_s = told.command_timeout_s
+    file = build_token_file(settings)
+    return Slurmrestd(
+        RestHttp(
+            told.rest_url or "",
+            timeout_s=timeout_s,
+            identity=None if file is None else file.load_token,
+        ),
+        commands=None if _list_missing_commands() else SlurmCli(timeout_s=timeout_s),
+    )
+
+
+def build_token_file(settings: Settings) -> TokenFile | None:
+    """Return the service's token for slurmrestd; None if the socket identifies the service."""
+    told = settings.cluster
+    if told.rest_token_file is None:
+        return None
+    return TokenFile(told.rest_token_file, user=told.rest_user)
+
+
+def get_site_config_reader(cluster: Cluster) -> Callable[[], SiteConfig] | None:
+    """Return a function that asks for Slurm's own settings; None if nobody can tell them."""
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    return commands.fetch_site_config if isinstance(commands, SlurmCli) else None
+
+
+def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, CallTotals]] | None:
+    """Return a function that reads the cost of Slurm calls; None if a cluster costs nothing."""
+    return cluster.get_usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def get_diagnosis_reader(cluster: Cluster) -> DiagnosisReader | None:
+    """Return a function that asks slurmctld which calls it received; None without slurmctld."""
+    return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
+    """Return a function that takes the alarms since its last call, for the audit.
+
+    An alarm tells of text that somebody else wrote into one of Slurm's answers.
+    """
+    return cluster.alarms.take_alarms if isinstance(cluster, SlurmCli | Slurmrestd) else list
+
+
+def _list_missing_commands() -> list[str]:
+    return [name for name in _COMMANDS if shutil.which(name) is None]
+
+
+def check_slurm_commands(settings: Settings) -> None:
+    """Raise ConfigError unless the Slurm commands that the settings need are on PATH."""
+    absent = _list_missing_commands() if settings.cluster.transport == "cli" else []
+    if absent:
+        raise ConfigError(
+            "PATH",
+            [f"no {', '.join(absent)}: run on a host with Slurm's client commands, or set PATH"],
+        )
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the database. Raises SchemaMismatch unless it has this program's schema."""
+    if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
+        raise StoreUnavailable(
+            f"the state directory {settings.service.state_dir} does not exist: "
+            "set service.state_dir, or make it with `mirage db upgrade`"
+        )
+    store = Store(settings.database_url)
+    store.check_schema()
+    return store
+
+
+def build_rules(service: Service) -> Rules:
+    """Return the service's rules. Raises InputError for an unusable policy or cluster file."""
+    provision = service.settings.provision
+    found = get_policy_loader(service.settings)
+    found(provision.policy)
+    return Rules(
+        policy=found,
+        default=provision.policy,
+        observer=_build_observer(service),
+        accrues_always=_build_accrual_check(service),
+        hides_jobs=_build_privacy_check(service.cluster),
+        limits=build_limits(service.settings),
+    )
+
+
+def build_limits(settings: Settings) -> Limits:
+    """Return the configured limits; an admin may have set others since (`limit_overrides`)."""
+    provision, user_h = settings.provision, settings.provision.user_overlap_node_h
+    shared_h = min(provision.account_overlap_node_h, provision.cluster_overlap_node_h)
+    return Limits(
+        max_lead_s=round(provision.max_lead_h * HOUR_S),
+        min_gain_s=provision.min_gain_s,
+        user_overlap_node_h=shared_h / 2 if user_h is None else user_h,
+        account_overlap_node_h=provision.account_overlap_node_h,
+        cluster_overlap_node_h=provision.cluster_overlap_node_h,
+        replan_gain_h=provision.replan_gain,
+        allow_pin=provision.allow_pin,
+        max_touches=provision.max_touches,
+        max_returns=provision.max_returns,
+        max_chains_per_user=provision.max_chains_per_user,
+        demote_after=provision.demote_after,
+        demote_error_s=provision.demote_error_h * HOUR_S,
+    )
+
+
+def describe_limits(settings: Settings) -> dict[str, LimitDescription]:
+    """Describe each limit by name; its meaning comes from settings.py."""
+    known, given = collect_specs(Settings), settings.provision.model_fields_set
+    return {
+        name: LimitDescription(
+            unit=known[f"provision.{name}"].unit,
+            meaning=known[f"provision.{name}"].meaning,
+            origin="configuration" if name in given else "default",
+        )
+        for name in ADJUSTABLE_LIMITS
+    }
+
+
+def get_tables_dir(settings: Settings) -> Path:
+    return settings.provision.tables_dir or settings.service.state_dir / "tables"
+
+
+def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
+    """Return a function that loads a policy by name, with models from the configured folder."""
+    return partial(registry.get_policy, under=get_models_dir(settings.provision.models_dir))
+
+
+def get_cluster_file(settings: Settings) -> ClusterFile | None:
+    """Load the cluster file of the settings, if any. Raises ConfigError for a faulty file."""
+    return None if settings.cluster.file is None else load_cluster_file(settings.cluster.file)
+
+
+def get_max_time_s(settings: Settings) -> dict[str, int]:
+    """Return the maximum times of partitions that have one; empty without a cluster file."""
+    file = get_cluster_file(settings)
+    return {} if file is None else file.get_max_time_s()
+
+
+def check_settings(settings: Settings) -> list[str]:
+    """List the settings that are valid but may be unintended, a sentence each.
+
+    Raises InputError for settings that cannot be used.
+    """
+    file = get_cluster_file(settings)
+    told = [*_check_slurmrestd(settings), *_check_policy(settings)]
+    return told if file is None else [*told, *file.warnings]
+
+
+def _check_slurmrestd(settings: Settings) -> list[str]:
+    told = settings.cluster
+    url = urlsplit(told.rest_url or "")
+    if told.rest_token_file and url.scheme == "http" and not is_this_host(url.hostname or ""):
+        return [
+            f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
+        ]
+    return []
+
+
+def _check_policy(settings: Settings) -> list[str]:
+    policy = get_policy_loader(settings)(settings.provision.policy)
+    folder = settings.provision.models_dir
+    if folder is not None and not folder.is_dir():
+        return [f"provision.models_dir is not a folder, so there are no models: {folder}"]
+    # `auto` is the default, and rules decide in it then. `mirage doctor` reports it.
+    alone = policy.needs.observation and not isinstance(policy, AutoPolicy)
+    if get_cluster_file(settings) is None and alone:
+        return [
+            f"{policy.name} gets no observations, so rules decide instead: set cluster.file "
+            "(`mirage cluster import` writes one)"
+        ]
+    return []
+
+
+def _build_accrual_check(service: Service) -> Callable[[], bool]:
+    """Return a function that says whether ACCRUE_ALWAYS is on.
+
+    Slurm is asked until it answers. If there is no Slurm to ask, the cluster file decides.
+    """
+    cluster, file = service.cluster, get_cluster_file(service.settings)
+    if asked := get_site_config_reader(cluster):
+        return cache(lambda: asked().accrues_always)
+    return lambda: file is not None and file.params.accrue_always
+
+
+def _build_observer(service: Service) -> Observer | None:
+    file = get_cluster_file(service.settings)
+    if file is None:
+        return None
+    return Observer(
+        params=file.params,
+        node_names=file.node_names,
+        hides_jobs=_build_privacy_check(service.cluster),
+    )
+
+
+def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
+    """Return a function that says whether PrivateData hides jobs. Slurm is asked until it
+    answers. If nobody can tell, slurmrestd counts as hiding them."""
+    if asked := get_site_config_reader(cluster):
+        return cache(lambda: "jobs" in asked().private_data)
+    return lambda: isinstance(cluster, Slurmrestd)
+
+
+def build_slurm_permissions(service: Service) -> SlurmPermissions:
+    auth, tokens = service.settings.auth, build_token_file(service.settings)
+    by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
+    acts_as = (lambda: tokens.load_token().user) if tokens is not None and by_token else None
+    return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, acts_as)
+
+
+def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
+    """Return a function that reads Slurm's JSON web tokens; None where none are accepted.
+
+    Raises ConfigError for keys that cannot be used.
+    """
+    auth = settings.auth
+    if auth.jwt_key_file is None and auth.jwks_file is None and auth.jwks_url is None:
+        return None
+    try:
+        from mirage.slurm.clients.auth import slurm_jwt  # noqa: PLC0415 - joserfc is an extra
+    except ImportError as error:
+        raise ConfigError(
+            "auth", ["JSON web tokens need joserfc: pip install 'mirage-provisioner[jwt]'"]
+        ) from error
+    how = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
+    if auth.jwt_key_file is not None:
+        return slurm_jwt.load_hs256(auth.jwt_key_file, **how).authenticate_caller
+    if auth.jwks_file is not None:
+        return slurm_jwt.load_jwks_file(auth.jwks_file, **how).authenticate_caller
+    return slurm_jwt.load_jwks_url(str(auth.jwks_url), **how).authenticate_caller
+
+
+def upgrade_database(settings: Settings) -> None:
+    """Create the database, or upgrade it to this program's schema."""
+    if _is_in_state_dir(settings):
+        make_state_dir(settings.service.state_dir)
+    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
+    _restrict_database_file(settings)
+
+
+def find_database_file(settings: Settings) -> Path | None:
+    """Return the file of a SQLite database; None for a database server."""
+    head, _, path = settings.database_url.partition(":///")
+    return Path(path) if head.startswith("sqlite") else None
+
+
+def _restrict_database_file(settings: Settings) -> None:
+    """Take other users' access to the database file away: it holds data that PrivateData hides
+    from them. SQLite gives its journals the same mode."""
+    file = find_database_file(settings)
+    if file is None:
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o007 and file.stat().st_uid == os.geteuid():
+        file.chmod(mode & ~0o007)
+
+
+def _is_in_state_dir(settings: Settings) -> bool:
+    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
+
+
+def make_user_state_dir(path: Path) -> None:
+    """Make the state directory of one user.
+
+    Raises StoreUnavailable if somebody else could have replaced it or can look into it.
+    """
+    make_state_dir(path, mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StoreUnavailable(f"{path} is not a directory that you own: remove it or move it away")
+    if found.st_mode & 0o077:
+        raise StoreUnavailable(f"others may read {path}: run `chmod go= {path}`")
+    if said := path_security.find_fault(path):
+        raise StoreUnavailable(said)
+
+
+def check_path_security(settings: Settings) -> None:
+    """Raise ConfigError if other users could pull the kill switch or replace the database."""
+    file = find_database_file(settings)
+    places = {"service.state_dir": [settings.service.state_dir]}
+    if file is not None:
+        places["database.url"] = [file.parent, file]
+    for key, paths in places.items():
+        for path in paths:
+            if said := path_security.find_fault(path):
+                raise ConfigError(key, [said])
+
+
+def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the state directory {path} cannot be created: {error.strerror}"
+        ) from error

@@ -1,1 +1,0 @@
-"""List and promote trained models, and compile what they run."""

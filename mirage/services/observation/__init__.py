@@ -1,1 +1,0 @@
-"""Observe the live cluster for trained models and the twin, as models saw it in training."""

@@ -1,1 +1,0 @@
-"""Report on the running service itself, and prune what it has stored."""

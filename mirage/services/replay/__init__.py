@@ -1,1 +1,0 @@
-"""Replay recorded traces on the simulator: simulation, calibration and twin tables."""

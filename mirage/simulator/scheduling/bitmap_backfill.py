@@ -1,0 +1,343 @@
+"""Plans by name, as Slurm's backfill does over bitmaps of nodes (docs/reference/simulator.md 7, "By
+name").
+
+Planned jobs are kept in *maps*. A map is a span of time with the nodes that no plan has taken in
+it; maps are in order of time. fit_tables.py has the nodes that running jobs free, and when.
+"""
+
+from typing import Final
+
+from mirage.domain.arrays import Ints
+from mirage.simulator.arrays.jit import cut, inline_kernel, kernel, ones
+from mirage.simulator.arrays.layout import (
+    CAPACITY_CPUS,
+    CHOSEN,
+    FAR,
+    FORM,
+    FOUND,
+    GPUS,
+    GROUP_END,
+    GROUP_PIECE,
+    GROUPS,
+    HOPELESS,
+    HOPELESS_STAMP,
+    LIMIT,
+    LIVE,
+    MAP_AT,
+    MAP_BITS,
+    MAP_GAINS,
+    MAPS,
+    NODE_CPUS,
+    NODES,
+    NONE,
+    NOW,
+    PARTITION,
+    PIECE_BITS,
+    PIECE_WORD,
+    PIN,
+    READY,
+    RECORD,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
+    SITE_BF_WINDOW,
+    SITE_RESERVATIONS,
+    SITE_WORDS,
+    STAMP,
+    TABLE,
+    THEN_CPUS,
+    USABLE,
+    WANTED,
+    WHOLE,
+    copy_into,
+    section,
+)
+from mirage.simulator.scheduling.fit_tables import (
+    compute_nodes_after_group,
+    ensure_later_rows,
+    ensure_pieces,
+    get_table_start,
+)
+from mirage.simulator.scheduling.node_timeline import (
+    fill_unpromised_nodes,
+    find_gain_after,
+    find_map_at,
+    find_map_behind,
+    find_place_beyond,
+    is_free_of_plans,
+)
+from mirage.simulator.state.node_selection import choose_by_name, should_count_alike
+
+WINDOW_S: Final = 30
+"""Ends within this time are looked at together; it doubles from look to look."""
+NEVER: Final = -2
+
+
+@inline_kernel
+def remove_reserved_nodes(site: Ints, begin: int, end: int, usable: Ints) -> None:
+    """Take the nodes of reservations that meet [begin, end) out of `usable`."""
+    words = site[SITE_WORDS]
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r] < end and spans[2 * r + 1] > begin:
+            for w in range(words):
+                usable[w] &= ~reserved[r * words + w]
+
+
+@inline_kernel
+def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+    """Return whether the job would be planned for now, were it its turn; pinned ones: might be.
+
+    In one pass it never becomes true again: nodes are promised and taken, none is given back.
+    """
+    live, words = section(state, LIVE), site[SITE_WORDS]
+    at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
+    now, base = state[NOW], get_table_start(state, site, work, slot)
+    need, end = live[slot * RECORD + NODES], now + live[slot * RECORD + LIMIT]
+    row = cut(section(work, TABLE), base, base + words)
+    part = live[slot * RECORD + PARTITION] * words
+    ready = cut(section(work, READY), part, part + words)
+    first = find_map_at(at, work[MAPS], 0, now)
+    fill_unpromised_nodes(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
+    # Most of them fail at this very instant.
+    if count_shared_nodes(usable, row) < need:
+        return False
+    fill_unpromised_nodes(
+        bits, at.size, ready, first, find_map_behind(at, work[MAPS], first, end), usable
+    )
+    if site[SITE_RESERVATIONS]:
+        remove_reserved_nodes(site, now, end, usable)
+    return count_shared_nodes(usable, row) >= need
+
+
+@inline_kernel
+def count_shared_nodes(these: Ints, those: Ints) -> int:
+    """Count the nodes that are in both sets."""
+    n = 0
+    for w in range(those.size):
+        n += ones(these[w] & those[w])
+    return n
+
+
+@inline_kernel
+def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: bool) -> bool:
+    """Return whether a row of a table has enough usable nodes, or all the wanted ones."""
+    if pinned:
+        return has_all_wanted_nodes(work, row)
+    return count_shared_nodes(usable, row) >= need
+
+
+@kernel
+def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
+    """Return whether a row of a table has all the wanted nodes, and all of them are usable."""
+    usable, wanted = section(work, USABLE), section(work, WANTED)
+    for w in range(row.size):  # noqa: SIM110 no generators in kernels
+        if wanted[w] & ~(usable[w] & row[w]):
+            return False
+    return True
+
+
+@inline_kernel
+def find_first_group(
+    state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, pinned: bool
+) -> int:
+    """The first end that is looked at after which enough usable nodes fit, where one comes.
+
+    Not every end is looked at: see docs/reference/simulator.md, "The ends that are looked at".
+    """
+    words, groups = usable.size, work[GROUPS]
+    ensure_pieces(state, work)
+    g = find_next_usable_group(work, usable, 1)
+    # slurmctld counts windows from the next half minute of the clock, so that a second more or less
+    # of the first end does not move them all.
+    first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
+    while g < groups:
+        last = g
+        if g + 1 < groups and ends[g + 1] <= first + window:
+            # The window is not over: on to the first end that has the next one beyond it.
+            g = find_next_usable_group(
+                work, usable, max(g + 1, find_place_beyond(ends, groups, first + window) - 1)
+            )
+            continue
+        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, pinned):
+            return g
+        while g + 1 < groups and ends[g + 1] > first + window:
+            window *= 2
+        g = find_next_usable_group(work, usable, g + 1)
+    return find_last_usable_group(work, usable, last)
+
+
+@inline_kernel
+def find_next_usable_group(work: Ints, usable: Ints, g: int) -> int:
+    """The first group from g on whose job has a usable node; GROUPS: none."""
+    firsts, words = section(work, GROUP_PIECE), section(work, PIECE_WORD)
+    bits, groups = section(work, PIECE_BITS), work[GROUPS]
+    while g < groups:
+        for i in range(firsts[g], firsts[g + 1]):
+            if usable[words[i]] & bits[i]:
+                return g
+        g += 1
+    return g
+
+
+@inline_kernel
+def find_last_usable_group(work: Ints, usable: Ints, g: int) -> int:
+    """The last group whose job has a usable node, of g and those behind."""
+    while True:
+        following = find_next_usable_group(work, usable, g + 1)
+        if following >= work[GROUPS]:
+            return g
+        g = following
+
+
+@kernel
+def choose_nodes_after_group(
+    state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, pinned: bool
+) -> None:
+    """Section CHOSEN becomes the nodes that the job would be given after that group."""
+    chosen, found, table = section(work, CHOSEN), section(work, FOUND), section(work, TABLE)
+    if pinned:
+        copy_into(section(work, WANTED), chosen)
+        return
+    live, words = section(state, LIVE), site[SITE_WORDS]
+    usable = section(work, USABLE)
+    for w in range(words):
+        found[w] = usable[w] & table[base + group * words + w]
+    need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
+    if live[slot * RECORD + WHOLE]:
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
+    elif group == 0 or should_count_alike(site, gpus):
+        # Where nodes count alike nobody looks at the free CPUs.
+        alike = should_count_alike(site, gpus)
+        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
+    else:
+        compute_nodes_after_group(state, site, work, group)
+        choose_by_name(site, found, section(work, THEN_CPUS), False, need, chosen)
+
+
+@inline_kernel
+def find_start_group(
+    state: Ints, site: Ints, work: Ints, usable: Ints, slot: int, base: int, pinned: bool
+) -> int:
+    """The first end that is looked at after which enough usable nodes fit, 0: now; NONE."""
+    words, need = usable.size, section(state, LIVE)[slot * RECORD + NODES]
+    table = section(work, TABLE)
+    rows = cut(table, base, table.size)
+    if has_enough_nodes(work, usable, cut(rows, 0, words), need, pinned):
+        return 0
+    ensure_later_rows(state, site, work, slot, base)
+    last = (work[GROUPS] - 1) * words
+    if not has_enough_nodes(work, usable, cut(rows, last, last + words), need, pinned):
+        return NONE
+    return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
+
+
+@inline_kernel
+def find_hindrance(
+    bits: Ints, room: int, ready: Ints, left: Ints, first: int, behind: int, need: int
+) -> tuple[int, int]:
+    """The last map of [first, behind) that leaves too few nodes together with those after it, and
+    how many they leave; NONE: there are enough in all.
+
+    `left` comes with the nodes that fit when the running jobs have ended.
+    """
+    for w in range(left.size):
+        left[w] &= ready[w]
+    for m in range(behind - 1, first - 1, -1):
+        for w in range(left.size):
+            left[w] &= bits[w * room + m]
+        count = count_shared_nodes(left, left)
+        if count < need:
+            return m, count
+    return NONE, 0
+
+
+@inline_kernel
+def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+    """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
+    live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
+    at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
+    usable, left, maps = section(work, USABLE), section(work, FOUND), work[MAPS]
+    now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
+    part = live[slot * RECORD + PARTITION] * words
+    ready = cut(section(work, READY), part, part + words)
+    pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
+    begin, m = now, 0
+    while begin < FAR:
+        m = find_map_at(at, maps, m, begin)
+        behind = find_map_behind(at, maps, m, begin + limit)
+        fill_unpromised_nodes(bits, at.size, ready, m, behind, usable)
+        if site[SITE_RESERVATIONS]:
+            remove_reserved_nodes(site, begin, begin + limit, usable)
+        group = find_start_group(state, site, work, usable, slot, base, pinned)
+        if group == 0 and begin == now:
+            choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+            return now
+        later = find_gain_after(at, gains, maps, m, begin + limit)
+        if group == NONE:
+            begin = later
+            latest = base + (work[GROUPS] - 1) * words
+            copy_into(cut(section(work, TABLE), latest, latest + words), left)
+            hindrance, _ = find_hindrance(bits, at.size, ready, left, m, behind, need)
+            clear = at[hindrance + 1] if hindrance != NONE else 0
+            while begin < clear:
+                m = find_map_at(at, maps, m, begin)
+                begin = find_gain_after(at, gains, maps, m, begin + limit)
+            continue
+        start = max(ends[group], begin)
+        if start > later:
+            begin = later
+            continue
+        if start > now + site[SITE_BF_WINDOW]:
+            return NEVER
+        choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+        if is_free_of_plans(site, work, start, start + limit):
+            return start
+        begin = start if start > begin else later
+    return NEVER
+
+
+@inline_kernel
+def is_hopeless(state: Ints, work: Ints, slot: int) -> bool:
+    """Return whether it is known that the job can have no plan in this pass."""
+    live = section(state, LIVE)
+    form = live[slot * RECORD + FORM]
+    return bool(
+        form != NONE
+        and section(work, HOPELESS_STAMP)[form] == work[STAMP]
+        and live[slot * RECORD + NODES] >= section(work, HOPELESS)[form]
+    )
+
+
+@kernel
+def note_hopeless(state: Ints, site: Ints, work: Ints, slot: int) -> None:
+    """A job has no plan: if too few nodes are the reason, jobs like it need not look again.
+
+    A plan takes nodes that all maps have from its begin to its end, and that fit when all running
+    jobs that end within the window have ended. Nodes are only promised and taken in a pass: too few
+    remain too few.
+    """
+    live, words, maps = section(state, LIVE), site[SITE_WORDS], work[MAPS]
+    at, bits, left = section(work, MAP_AT), section(work, MAP_BITS), section(work, FOUND)
+    now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
+    form, part = live[slot * RECORD + FORM], live[slot * RECORD + PARTITION] * words
+    m = find_map_at(at, maps, 0, now)
+    # A reservation may send a search beyond the maps.
+    if form == NONE or site[SITE_RESERVATIONS] or m == maps:
+        return
+    ready, base = (
+        cut(section(work, READY), part, part + words),
+        get_table_start(state, site, work, slot),
+    )
+    ensure_later_rows(state, site, work, slot, base)
+    last = now + site[SITE_BF_WINDOW]
+    row = base + (find_place_beyond(section(work, GROUP_END), work[GROUPS], last) - 1) * words
+    most = 0
+    while m < maps:
+        behind = find_map_behind(at, maps, m, max(at[m], now) + limit)
+        copy_into(cut(section(work, TABLE), row, row + words), left)
+        m, count = find_hindrance(bits, at.size, ready, left, m, behind, need)
+        if m == NONE:
+            return
+        most = max(most, count)
+        m += 1
+    section(work, HOPELESS_STAMP)[form], section(work, HOPELESS)[form] = work[STAMP], most + 1

@@ -1,0 +1,211 @@
+"""Runs Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
+
+from mirage.domain.arrays import Ints
+from mirage.simulator.arrays.jit import cut, inline_kernel, kernel, ones
+from mirage.simulator.arrays.layout import (
+    CAPACITY_CPUS,
+    CHOSEN,
+    CLOSED,
+    FAR,
+    FOUND,
+    FULL_AT,
+    GPUS,
+    IDLE,
+    IDLE_BITS,
+    LIMIT,
+    LIVE,
+    MAIN_DUE,
+    NODE_CPUS,
+    NODES,
+    NONE,
+    NOW,
+    OLD_FIRST,
+    PARTITION,
+    PARTITION_BITS,
+    PIN,
+    PINNED,
+    QUEUE_SLOT,
+    QUEUED,
+    RECORD,
+    SITE_BY_NAME,
+    SITE_DEPTH,
+    SITE_PARTITIONS,
+    SITE_SCHED_INTERVAL,
+    SITE_WORDS,
+    SPARE,
+    UP_BITS,
+    USABLE,
+    WANTED,
+    WHOLE,
+    YOUNG_FIRST,
+    column,
+    copy_into,
+    section,
+)
+from mirage.simulator.scheduling import bitmap_backfill
+from mirage.simulator.scheduling.queue_cursor import (
+    adjust_after_start,
+    begin_walk,
+    find_turn,
+    pass_place,
+)
+from mirage.simulator.state.job_lifecycle import start_job
+from mirage.simulator.state.node_selection import (
+    choose_by_name,
+    choose_by_number,
+    collect_pinned_nodes,
+    copy_node_list,
+    find_fitting_nodes,
+    is_node_list_usable,
+    should_count_alike,
+)
+from mirage.simulator.state.priority_queue import refresh_saturated
+from mirage.simulator.state.usage_limits import is_over_limits
+
+
+@kernel
+def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
+    """Start jobs strictly in order; the first of a partition that does not fit closes it."""
+    state[MAIN_DUE] = 0
+    full = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
+    if full:
+        state[FULL_AT] = FAR
+    if not state[QUEUED]:
+        return
+    refresh_saturated(state, site)
+    usable = section(work, SPARE)
+    if has_named_nodes(state, site):
+        copy_into(section(state, UP_BITS), usable)
+    closed = section(work, CLOSED)
+    closed[:] = 0
+    live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
+    begin_walk(state, work)
+    while open_left:
+        at = find_turn(state, site, work)
+        if at < 0:
+            return
+        slot = column(state, QUEUE_SLOT)[at]
+        partition = live[slot * RECORD + PARTITION]
+        if closed[partition] or is_over_limits(state, site, slot):
+            pass_place(state, work, at)
+            continue
+        if attempts == site[SITE_DEPTH] and not full:
+            interval = site[SITE_SCHED_INTERVAL]
+            state[FULL_AT] = (state[NOW] // interval + 1) * interval
+            return
+        attempts += 1
+        # Planning by number every partition has all nodes: one that is closed leaves none.
+        none_left = not site[SITE_BY_NAME] and open_left < site[SITE_PARTITIONS]
+        if not none_left and try_start(state, site, work, slot, usable):
+            start_current_job(state, site, results, work, at)
+            continue
+        pass_place(state, work, at)
+        if live[slot * RECORD + PIN] == NONE:
+            closed[partition] = 1
+            open_left -= 1
+            close_partition(state, site, usable, partition)
+
+
+@inline_kernel
+def has_named_nodes(state: Ints, site: Ints) -> bool:
+    """Return whether anybody asks which nodes are usable, and not just how many are idle."""
+    return bool(site[SITE_BY_NAME] or state[PINNED])
+
+
+@kernel
+def close_partition(state: Ints, site: Ints, usable: Ints, partition: int) -> None:
+    """A closed partition's nodes are nobody's in this pass."""
+    if not has_named_nodes(state, site):
+        return
+    bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
+    for w in range(words):
+        usable[w] &= ~bits[partition * words + w]
+
+
+@kernel
+def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+    """Return whether the job can start now; if so, section CHOSEN holds its nodes."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + PIN] != NONE:
+        return try_start_pinned(state, site, work, slot, usable)
+    need, chosen = live[at + NODES], section(work, CHOSEN)
+    if not site[SITE_BY_NAME]:
+        if need > state[IDLE] or (
+            state[PINNED] and not has_room_beside_pinned(state, work, slot, usable)
+        ):
+            return False
+        choose_idle_nodes(state, work, need, usable)
+        return True
+    mine, found = section(work, USABLE), section(work, FOUND)
+    filter_allowed_nodes(site, state, slot, usable, mine)
+    if find_fitting_nodes(state, site, live, at, mine, found) < need:
+        return False
+    if live[at + WHOLE]:
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
+    else:
+        alike = should_count_alike(site, live[at + GPUS])
+        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
+    return True
+
+
+@kernel
+def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+    """Return whether the pinned jobs ahead leave enough idle nodes."""
+    idle, found = section(state, IDLE_BITS), section(work, FOUND)
+    n = 0
+    for w in range(idle.size):
+        found[w] = idle[w] & usable[w]
+        n += ones(found[w])
+    return n >= section(state, LIVE)[slot * RECORD + NODES]
+
+
+@kernel
+def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
+    """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
+    chosen = section(work, CHOSEN)
+    if not state[PINNED]:
+        choose_by_number(section(state, IDLE_BITS), need, cut(chosen, 0, 0), chosen, chosen)
+        return
+    idle, mine, wanted = section(state, IDLE_BITS), section(work, USABLE), section(work, WANTED)
+    for w in range(idle.size):
+        mine[w] = idle[w] & usable[w]
+    collect_pinned_nodes(state, wanted)
+    choose_by_number(mine, need, wanted, section(work, FOUND), chosen)
+
+
+@kernel
+def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
+    """Return whether a job with a node list can start now, like `try_start`.
+
+    If it cannot, its nodes leave `usable`.
+    """
+    live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
+    copy_node_list(state, slot, wanted)
+    filter_allowed_nodes(site, state, slot, usable, mine)
+    fit = is_node_list_usable(state, site, live, slot * RECORD, mine, wanted)
+    if fit:
+        copy_into(wanted, section(work, CHOSEN))
+    else:
+        for w in range(site[SITE_WORDS]):
+            usable[w] &= ~wanted[w]
+    return fit
+
+
+@kernel
+def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
+    """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
+    live, bits = section(state, LIVE), section(site, PARTITION_BITS)
+    at, words = slot * RECORD, site[SITE_WORDS]
+    for w in range(words):
+        mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
+    bitmap_backfill.remove_reserved_nodes(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
+
+
+@kernel
+def start_current_job(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
+    """The job whose turn it is starts on section CHOSEN."""
+    was_old = at < state[YOUNG_FIRST]
+    first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
+    start_job(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
+    adjust_after_start(state, work, was_old, first)

@@ -1,0 +1,242 @@
+"""Maps: spans of time, each with the nodes that no plan has taken in it
+(docs/reference/simulator.md 7, "By name").
+
+Map m covers [at[m], at[m + 1]). Two maps in a row are never equal.
+"""
+
+from mirage.domain.arrays import Ints
+from mirage.simulator.arrays.jit import cut, inline_kernel, kernel
+from mirage.simulator.arrays.layout import (
+    CHOSEN,
+    FAR,
+    MAP_AT,
+    MAP_BITS,
+    MAP_GAINS,
+    MAPS,
+    NOW,
+    PARTITION_BITS,
+    READY,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
+    SITE_BF_RESOLUTION,
+    SITE_BF_WINDOW,
+    SITE_RELEASE,
+    SITE_RESERVATIONS,
+    SITE_WORDS,
+    UP_BITS,
+    section,
+)
+from mirage.simulator.slurm_release import V24_11
+
+
+@kernel
+def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
+    """One map of all nodes that are up, cut by the reservations where the release's are."""
+    at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
+    ready, mine = section(work, READY), section(site, PARTITION_BITS)
+    words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
+    at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
+    for w in range(words):
+        bits[w * at.size] = up[w]
+    for i in range(mine.size):
+        ready[i] = mine[i] & up[i % words]
+    work[MAPS] = 1
+    section(work, MAP_GAINS)[0] = 0
+    if site[SITE_RELEASE] >= V24_11:
+        at[1] = at[1] // grid * grid
+        return
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r + 1] > now:
+            remove_nodes(
+                site, work, max(spans[2 * r], now), spans[2 * r + 1],
+                cut(reserved, r * words, (r + 1) * words),
+            )  # fmt: skip
+
+
+@kernel
+def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
+    """The maps lose `nodes` in [begin, end)."""
+    at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
+    begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
+    if begin >= end:
+        return
+    first = split_map(work, words, begin)
+    behind = split_map(work, words, end)
+    for w in range(words):
+        row = w * at.size
+        for m in range(first, behind):
+            bits[row + m] &= ~nodes[w]
+    if site[SITE_RELEASE] >= V24_11:
+        merge_equal_map(work, words, first, behind)
+        return
+    # Between two of them that lost the same nodes a difference may have gone too.
+    for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
+        if has_new_node(bits, at.size, m - 1, m) or has_new_node(bits, at.size, m, m - 1):
+            continue
+        shift_maps(work, words, m + 1, -1)
+    mark_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
+
+
+@kernel
+def merge_equal_map(work: Ints, words: int, first: int, behind: int) -> None:
+    """Merge the first map around [first, behind) that equals the one before it into that one.
+
+    No other map is merged.
+    """
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
+        if not has_new_node(bits, at.size, m - 1, m) and not has_new_node(bits, at.size, m, m - 1):
+            shift_maps(work, words, m + 1, -1)
+            break
+    mark_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
+
+
+@kernel
+def split_map(work: Ints, words: int, instant: int) -> int:
+    """The map that begins at an instant, which is made where there is none."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    m = find_place_beyond(at, work[MAPS] + 1, instant - 1)
+    m = 0 if at[0] == instant else m
+    if at[m] == instant:
+        return m
+    shift_maps(work, words, m, 1)
+    at[m] = instant
+    for w in range(words):
+        bits[w * at.size + m] = bits[w * at.size + m - 1]
+    return m
+
+
+@kernel
+def shift_maps(work: Ints, words: int, first: int, by: int) -> None:
+    """Move the maps from `first` on by one place."""
+    at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
+    work[MAPS] = maps + by
+    move_slice(at, first, maps + 1, by)
+    move_slice(section(work, MAP_GAINS), first, maps, by)
+    for w in range(words):
+        move_slice(bits, w * at.size + first, w * at.size + maps, by)
+
+
+@inline_kernel
+def move_slice(values: Ints, first: int, end: int, by: int) -> None:
+    """Move what stands in [first, end) by one place."""
+    if by > 0:
+        for i in range(end - 1, first - 1, -1):
+            values[i + 1] = values[i]
+    else:
+        for i in range(first, end):
+            values[i - 1] = values[i]
+
+
+@inline_kernel
+def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
+    """Return whether map n has a node that map m lacks."""
+    for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
+        if bits[row + n] & ~bits[row + m]:
+            return True
+    return False
+
+
+@inline_kernel
+def mark_gains(work: Ints, first: int, end: int) -> None:
+    """Section MAP_GAINS for the maps [first, end)."""
+    gains, bits, room = (
+        section(work, MAP_GAINS),
+        section(work, MAP_BITS),
+        section(work, MAP_AT).size,
+    )
+    for m in range(first, end):
+        gains[m] = int(m + 1 < work[MAPS] and has_new_node(bits, room, m, m + 1))
+
+
+@inline_kernel
+def find_place_beyond(instants: Ints, n: int, instant: int) -> int:
+    """The first place but 0 of ascending instants that is after an instant; n: none."""
+    low, high = 1, n
+    while low < high:
+        middle = (low + high) >> 1
+        if instants[middle] > instant:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inline_kernel
+def find_map_at(at: Ints, maps: int, m: int, instant: int) -> int:
+    """The first map from m on that ends after an instant; `maps`: none."""
+    while m < maps and at[m + 1] <= instant:
+        m += 1
+    return m
+
+
+@inline_kernel
+def find_map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
+    """The first map from m on that begins after an instant; `maps`: none."""
+    while m < maps and at[m] <= instant:
+        m += 1
+    return m
+
+
+@inline_kernel
+def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
+    """The `later` of step 1 for [begin, end], or FAR; map `first` is the first after `begin`."""
+    m = first
+    while m < maps:
+        if gains[m]:
+            return at[m + 1]
+        if at[m] > end:
+            return FAR
+        m += 1
+    return FAR
+
+
+@inline_kernel
+def fill_unpromised_nodes(
+    bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints
+) -> None:
+    """`usable` becomes the nodes of `ready` that all maps [first, behind) have."""
+    for w in range(ready.size):
+        word = ready[w]
+        for i in range(w * room + first, w * room + behind):
+            word &= bits[i]
+        usable[w] = word
+
+
+@inline_kernel
+def is_free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
+    """Return whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
+    at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
+    grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
+    begin, end = begin // grid * grid, round_plan_end(site, end)
+    m = find_map_at(at, maps, 0, begin)
+    while m < maps and at[m] < end:
+        for w in range(site[SITE_WORDS]):
+            if chosen[w] & ~bits[w * at.size + m]:
+                return False
+        m += 1
+    return True
+
+
+@kernel
+def book_plan(site: Ints, work: Ints, start: int, limit: int) -> None:
+    """The maps lose the chosen nodes for the time of the plan, on the grid."""
+    grid = site[SITE_BF_RESOLUTION]
+    remove_nodes(
+        site, work, start // grid * grid, round_plan_end(site, start + limit), section(work, CHOSEN)
+    )
+
+
+@kernel
+def book_running_job(state: Ints, site: Ints, work: Ints, limit: int) -> None:
+    """The maps lose the chosen nodes of a whole-node job that has started in this pass."""
+    end = round_plan_end(site, state[NOW] + limit)
+    remove_nodes(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
+
+
+@inline_kernel
+def round_plan_end(site: Ints, end: int) -> int:
+    """Return where a plan that ends at `end` ends in the maps."""
+    grid = site[SITE_BF_RESOLUTION]
+    return (end + grid - 1 if site[SITE_RELEASE] >= V24_11 else end) // grid * grid

@@ -1,0 +1,394 @@
+"""Selects, takes and gives back the nodes of jobs (docs/reference/simulator.md 5).
+
+A set of nodes is a bitmap with 63 nodes in a word; the sign bit is not used. The nodes of one job
+are a linked chain of cells, so memory grows with the jobs and not with the machine.
+"""
+
+from typing import Final
+
+from mirage.domain.arrays import Ints
+from mirage.simulator.arrays.jit import inline_kernel, kernel, ones
+from mirage.simulator.arrays.layout import (
+    ALLOCATED,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
+    CELL_FREE,
+    CELL_NEXT,
+    CELL_NODE,
+    CELLS_LEFT,
+    CPUS,
+    FAR,
+    GPUS,
+    IDLE,
+    IDLE_BITS,
+    LIVE,
+    MEMORY,
+    NODE_CPUS,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_MEMORY,
+    NODE_STATE,
+    NONE,
+    PIN,
+    QUEUE_SLOT,
+    QUEUED,
+    RECORD,
+    SITE_NODES,
+    SITE_RELEASE,
+    SITE_SHARED,
+    SITE_UNEQUAL,
+    SITE_WORDS,
+    UP,
+    WHOLE,
+    column,
+    get_queue_place,
+    section,
+)
+from mirage.simulator.slurm_release import V24_11, V26_05
+
+WORD: Final = 63
+FULL: Final = (1 << WORD) - 1
+"""A word with all its nodes."""
+
+
+@inline_kernel
+def find_lowest_bit(word: int) -> int:
+    """Number of the lowest bit set in a positive word."""
+    return ones((word & -word) - 1)
+
+
+@inline_kernel
+def get_word_index(node: int) -> int:
+    """node // WORD of a node's number, below 2^30: a product, which spares a signed division."""
+    return (node * 0x41041042) >> 36
+
+
+@inline_kernel
+def has_node(bits: Ints, node: int) -> int:
+    """Return 1 if the node is in the set, else 0."""
+    w = get_word_index(node)
+    return (bits[w] >> (node - w * WORD)) & 1
+
+
+@inline_kernel
+def add_node(bits: Ints, node: int) -> None:
+    """Put a node into the set."""
+    w = get_word_index(node)
+    bits[w] |= 1 << (node - w * WORD)
+
+
+@inline_kernel
+def drop_node(bits: Ints, node: int) -> None:
+    """Take a node out of the set."""
+    w = get_word_index(node)
+    bits[w] &= ~(1 << (node - w * WORD))
+
+
+@kernel
+def count_nodes(bits: Ints) -> int:
+    """Number of nodes in the set."""
+    n = 0
+    for w in range(bits.size):
+        n += ones(bits[w])
+    return n
+
+
+@inline_kernel
+def push_cell(state: Ints, head: int, node: int) -> int:
+    """A new cell with `node` before `head`; the new head."""
+    cell = state[CELL_FREE]
+    nexts = section(state, CELL_NEXT)
+    state[CELL_FREE] = nexts[cell]
+    state[CELLS_LEFT] -= 1
+    nexts[cell] = head
+    section(state, CELL_NODE)[cell] = node
+    return cell
+
+
+@kernel
+def free_cells(state: Ints, head: int) -> None:
+    """Give a chain's cells back."""
+    nexts = section(state, CELL_NEXT)
+    while head != NONE:
+        following = nexts[head]
+        nexts[head] = state[CELL_FREE]
+        state[CELL_FREE] = head
+        state[CELLS_LEFT] += 1
+        head = following
+
+
+@inline_kernel
+def has_room_for_job(state: Ints, node: int, record: Ints, at: int) -> bool:
+    """Return whether the node, up or not, has room now for one node's part of the job."""
+    # No `and`: that would be jumps which nobody can foretell.
+    return bool(
+        ((record[at + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
+        & (section(state, NODE_CPUS)[node] >= record[at + CPUS])
+        & (section(state, NODE_MEMORY)[node] >= record[at + MEMORY])
+        & (section(state, NODE_GPUS)[node] >= record[at + GPUS])
+    )
+
+
+@kernel
+def find_fitting_nodes(
+    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints
+) -> int:
+    """`found` becomes the usable nodes that are up and fit now; their number."""
+    if record[at + WHOLE] and not site[SITE_UNEQUAL]:
+        idle = section(state, IDLE_BITS)
+        for w in range(site[SITE_WORDS]):
+            found[w] = usable[w] & idle[w]
+        return count_nodes(found)
+    states = section(state, NODE_STATE)
+    n = 0
+    for w in range(site[SITE_WORDS]):
+        word, kept = usable[w], 0
+        while word:
+            node = w * WORD + find_lowest_bit(word)
+            if states[node] == UP and has_room_for_job(state, node, record, at):
+                kept |= word & -word
+            word &= word - 1
+        found[w] = kept
+        n += ones(kept)
+    return n
+
+
+@kernel
+def allocate_nodes(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
+    """Give the chosen nodes to the job."""
+    idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
+    at = slot * RECORD
+    head = NONE
+    for w in range(site[SITE_WORDS] - 1, -1, -1):
+        word = chosen[w]
+        if not word:
+            continue
+        state[IDLE] -= ones(idle[w] & word)
+        idle[w] &= ~word
+        while word:
+            node = w * WORD + find_lowest_bit(word)
+            word &= word - 1
+            head = push_cell(state, head, node)
+            jobs[node] += 1
+            if site[SITE_SHARED]:
+                adjust_node_use(state, site, node, at, -1)
+    section(state, LIVE)[at + ALLOCATED] = head
+
+
+@kernel
+def deallocate_nodes(state: Ints, site: Ints, slot: int) -> None:
+    """Take the job's nodes from it."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
+    jobs, states = section(state, NODE_JOBS), section(state, NODE_STATE)
+    idle = section(state, IDLE_BITS)
+    cell = live[at + ALLOCATED]
+    while cell != NONE:
+        node = names[cell]
+        jobs[node] -= 1
+        if site[SITE_SHARED]:
+            adjust_node_use(state, site, node, at, 1)
+        if jobs[node] == 0 and states[node] == UP:
+            add_node(idle, node)
+            state[IDLE] += 1
+        cell = nexts[cell]
+    free_cells(state, live[at + ALLOCATED])
+    live[at + ALLOCATED] = NONE
+
+
+@inline_kernel
+def adjust_node_use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
+    """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
+
+    Where all nodes are whole nobody asks, and nobody counts.
+    """
+    live = section(state, LIVE)
+    cpus, memory = section(state, NODE_CPUS), section(state, NODE_MEMORY)
+    gpus = section(state, NODE_GPUS)
+    if not live[at + WHOLE]:
+        cpus[node] += change * live[at + CPUS]
+        memory[node] += change * live[at + MEMORY]
+        gpus[node] += change * live[at + GPUS]
+        return
+    free = change > 0
+    cpus[node] = section(site, CAPACITY_CPUS)[node] if free else 0
+    memory[node] = section(site, CAPACITY_MEMORY)[node] if free else 0
+    gpus[node] = section(site, CAPACITY_GPUS)[node] if free else 0
+
+
+@kernel
+def sum_chain_capacity(state: Ints, cell: int, capacity: Ints) -> int:
+    """Sum the capacity of the chain of nodes; a node that is not counted (FAR) adds nothing."""
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    n = 0
+    while cell != NONE:
+        if capacity[names[cell]] != FAR:
+            n += capacity[names[cell]]
+        cell = nexts[cell]
+    return n
+
+
+@kernel
+def copy_node_list(state: Ints, slot: int, found: Ints) -> None:
+    """`found` becomes the job's node list."""
+    found[:] = 0
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    cell = section(state, LIVE)[slot * RECORD + PIN]
+    while cell != NONE:
+        add_node(found, names[cell])
+        cell = nexts[cell]
+
+
+@kernel
+def collect_pinned_nodes(state: Ints, found: Ints) -> None:
+    """`found` becomes the nodes that queued pinned jobs ask for."""
+    found[:] = 0
+    live, names = section(state, LIVE), section(state, CELL_NODE)
+    nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
+    for k in range(state[QUEUED]):
+        cell = live[slots[get_queue_place(state, k)] * RECORD + PIN]
+        while cell != NONE:
+            add_node(found, names[cell])
+            cell = nexts[cell]
+
+
+@kernel
+def move_lowest_nodes(usable: Ints, need: int, chosen: Ints) -> int:
+    """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
+    for w in range(usable.size):
+        word = usable[w]
+        while word and need:
+            chosen[w] |= word & -word
+            word &= word - 1
+            need -= 1
+        if not need:
+            return 0
+    return need
+
+
+@kernel
+def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen: Ints) -> None:
+    """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
+    chosen[:] = 0
+    if not wanted.size:
+        move_lowest_nodes(idle, need, chosen)
+        return
+    for w in range(idle.size):
+        scratch[w] = idle[w] & ~wanted[w]
+    need = move_lowest_nodes(scratch, need, chosen)
+    for w in range(idle.size):
+        scratch[w] = idle[w] & wanted[w]
+    move_lowest_nodes(scratch, need, chosen)
+
+
+@inline_kernel
+def should_count_alike(site: Ints, gpus: int) -> bool:
+    """Return whether nodes that fit a shared job count with the CPUs it takes, not the free."""
+    return gpus > 0 or site[SITE_RELEASE] >= V24_11
+
+
+@kernel
+def choose_by_name(
+    site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
+) -> None:
+    """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
+    chosen[:] = 0
+    if need == 1 and site[SITE_RELEASE] >= V26_05:
+        move_lowest_nodes(usable, need, chosen)
+        return
+    while need > 0:
+        first, count = find_best_run(usable, cpus, counted, need)
+        taken = min(count, need)
+        move_run(usable, chosen, first, first + taken)
+        need -= taken
+
+
+@inline_kernel
+def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
+    """Move the nodes [first, end) from one set to another."""
+    for w in range(first // WORD, (end - 1) // WORD + 1):
+        low, high = max(first - w * WORD, 0), min(end - w * WORD, WORD)
+        run = FULL >> (WORD - high) >> low << low
+        source[w] &= ~run
+        target[w] |= run
+
+
+@kernel
+def find_best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
+    """First node and length of the best run: sufficient with fewest CPUs, else with the most.
+
+    `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
+    """
+    best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
+    first, count = find_next_run(usable, 0)
+    while count:
+        enough, total = count >= need, count
+        if counted and count == need:
+            return first, count
+        if not counted:
+            total = sum_slice(cpus, first, first + count)
+        if (
+            best == NONE
+            or (enough and not best_enough)
+            or (enough and total < best_cpus)
+            or (not enough and not best_enough and total > best_cpus)
+        ):
+            best, best_count, best_cpus, best_enough = first, count, total, enough
+        first, count = find_next_run(usable, first + count)
+    return best, best_count
+
+
+@inline_kernel
+def find_next_run(usable: Ints, node: int) -> tuple[int, int]:
+    """First node and length of the first run from a node on; a length of 0: there is none."""
+    w, words = node // WORD, usable.size
+    if w == words:
+        return NONE, 0
+    word = usable[w] >> (node % WORD) << (node % WORD)
+    while not word:
+        w += 1
+        if w == words:
+            return NONE, 0
+        word = usable[w]
+    low = find_lowest_bit(word)
+    count = count_ones_below(word >> low)
+    end = low + count
+    while end == WORD and w + 1 < words:
+        w += 1
+        end = count_ones_below(usable[w])
+        count += end
+    return w * WORD + end - count, count
+
+
+@inline_kernel
+def count_ones_below(word: int) -> int:
+    """Number of bits set below the lowest one that is not."""
+    gaps = ~word & FULL
+    return find_lowest_bit(gaps) if gaps else WORD
+
+
+@inline_kernel
+def sum_slice(values: Ints, first: int, end: int) -> int:
+    """Sum of a slice."""
+    total = 0
+    for i in range(first, end):
+        total += values[i]
+    return total
+
+
+@kernel
+def is_node_list_usable(
+    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints
+) -> bool:
+    """Return whether every wanted node is usable, up, and fits the job now."""
+    states = section(state, NODE_STATE)
+    for node in range(site[SITE_NODES]):
+        if has_node(wanted, node) and not (
+            has_node(usable, node)
+            and states[node] == UP
+            and has_room_for_job(state, node, record, at)
+        ):
+            return False
+    return True

@@ -1,0 +1,325 @@
+"""Keeps the eligible pending jobs in priority order, packed for the passes
+(docs/reference/simulator.md 3).
+
+The order of two jobs whose ages still grow never changes. Nor does the order of two jobs whose ages
+have reached the maximum. The queue therefore has two parts, each ascending by a key that does not
+change. The *old* jobs, with ages at the maximum, come first: their key is the negative of the
+priority without age. The key of the *young* jobs also counts the instant from which they age. A
+walk merges both parts: it adds to an old job's key the priority of an age that reaches the maximum
+just then. The tier stands above everything.
+
+Both parts lie in the same columns, the old before the young, with free places ahead, between and
+behind. A job that comes or goes moves only the jobs between its place and the nearer end of its
+part.
+"""
+
+from mirage.domain.arrays import Ints
+from mirage.simulator.arrays.jit import cut, inline_kernel, kernel
+from mirage.simulator.arrays.layout import (
+    ARRAY_LIMIT,
+    ASSOCIATION,
+    ELIGIBLE,
+    FAIR_VALUE,
+    FAR,
+    ID,
+    KEY,
+    LEAST_VALUE,
+    LIMIT,
+    LIVE,
+    MARK_ARRAY,
+    MARK_PINNED,
+    NODES,
+    NONE,
+    NOW,
+    OLD_FIRST,
+    ORIGIN,
+    PARTITION,
+    PARTITION_TIER,
+    PIN,
+    QUEUE_ID,
+    QUEUE_KEY,
+    QUEUE_LIMIT,
+    QUEUE_MARK,
+    QUEUE_NODES,
+    QUEUE_SHAPE,
+    QUEUE_SINCE,
+    QUEUE_SLOT,
+    QUEUED,
+    QUEUED_ARRAYS,
+    QUEUED_NODES,
+    RECORD,
+    SATURATED,
+    SATURATES_AT,
+    SHAPE,
+    SITE_ACCRUE,
+    SITE_MAX_AGE,
+    SITE_RATE,
+    STATIC,
+    SUBMIT,
+    TIER_SHIFT,
+    YOUNG_FIRST,
+    column,
+    section,
+    shift_ahead,
+    shift_back,
+)
+
+
+@inline_kernel
+def get_age_start(live: Ints, site: Ints, at: int) -> int:
+    """The instant from which the age of the job whose record begins at `at` counts."""
+    return live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE]
+
+
+@inline_kernel
+def is_saturated(state: Ints, site: Ints, slot: int) -> bool:
+    """Return whether the job's age is at its maximum."""
+    since = get_age_start(section(state, LIVE), site, slot * RECORD)
+    return state[NOW] - since >= site[SITE_MAX_AGE]
+
+
+@inline_kernel
+def compute_key(state: Ints, site: Ints, slot: int, old: int) -> int:
+    """The job's key as one of the old or of the young."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    value = live[at + STATIC] + section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
+    value += section(site, PARTITION_TIER)[live[at + PARTITION]] << TIER_SHIFT
+    state[LEAST_VALUE] = min(state[LEAST_VALUE], value)
+    key = -value
+    if not old:
+        key += site[SITE_RATE] * (get_age_start(live, site, at) - state[ORIGIN])
+    return key
+
+
+@inline_kernel
+def get_part_bounds(state: Ints, old: int) -> tuple[int, int]:
+    """The first place of the old or of the young, and the one behind their last."""
+    if old:
+        return state[OLD_FIRST], state[OLD_FIRST] + state[SATURATED]
+    return state[YOUNG_FIRST], state[YOUNG_FIRST] + state[QUEUED] - state[SATURATED]
+
+
+@inline_kernel
+def find_place(state: Ints, key: int, job_id: int, old: int) -> int:
+    """The first place in its part of the queue that is not before (key, job id)."""
+    keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
+    low, high = get_part_bounds(state, old)
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < key or (keys[middle] == key and ids[middle] < job_id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline_kernel
+def get_marks(live: Ints, at: int) -> int:
+    """The MARK_ bits of the job whose record begins at `at`."""
+    mark = 0
+    if live[at + PIN] != NONE:
+        mark |= MARK_PINNED
+    if live[at + ARRAY_LIMIT]:
+        mark |= MARK_ARRAY
+    return mark
+
+
+@kernel
+def insert_job(state: Ints, site: Ints, slot: int, old: int) -> None:
+    """Into one part of the queue."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    key = compute_key(state, site, slot, old)
+    place = make_gap(state, find_place(state, key, live[at + ID], old), old)
+    column(state, QUEUE_KEY)[place] = key
+    column(state, QUEUE_ID)[place] = live[at + ID]
+    column(state, QUEUE_SLOT)[place] = slot
+    column(state, QUEUE_NODES)[place] = live[at + NODES]
+    column(state, QUEUE_LIMIT)[place] = live[at + LIMIT]
+    column(state, QUEUE_SHAPE)[place] = live[at + SHAPE]
+    column(state, QUEUE_MARK)[place] = get_marks(live, at)
+    column(state, QUEUE_SINCE)[place] = get_age_start(live, site, at)
+    live[at + KEY] = key
+
+
+@kernel
+def shift_places_back(state: Ints, first: int, end: int) -> None:
+    """Move the jobs at the places [first, end) of all columns by one, towards the end."""
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_back(cut(section(state, which), first, end + 1))
+
+
+@kernel
+def shift_places_ahead(state: Ints, first: int, end: int) -> None:
+    """The same towards the beginning."""
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_ahead(cut(section(state, which), first - 1, end))
+
+
+@kernel
+def move_places(state: Ints, first: int, end: int, by: int) -> None:
+    """Move the jobs at the places [first, end) of all columns by so many places."""
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        values = section(state, which)
+        if by > 0:
+            for i in range(end - 1, first - 1, -1):
+                values[i + by] = values[i]
+        else:
+            for i in range(first, end):
+                values[i + by] = values[i]
+
+
+@kernel
+def spread_parts(state: Ints) -> None:
+    """Share the room left evenly: ahead of the old, between the two parts, behind the young."""
+    old, young, n = state[OLD_FIRST], state[YOUNG_FIRST], state[SATURATED]
+    rest = state[QUEUED] - n
+    gap = (section(state, QUEUE_KEY).size - state[QUEUED]) // 3
+    state[OLD_FIRST], state[YOUNG_FIRST] = gap, 2 * gap + n
+    # Who moves away from the other goes first.
+    if state[YOUNG_FIRST] > young:
+        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
+        move_places(state, old, old + n, gap - old)
+    else:
+        move_places(state, old, old + n, gap - old)
+        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
+
+
+@kernel
+def make_gap(state: Ints, place: int, old: int) -> int:
+    """Room for one more job at this place of one part: its shorter side moves. Where it is then."""
+    first, end = get_part_bounds(state, old)
+    ahead = place - first < end - place
+    if not has_free_place(state, old, ahead):
+        spread_parts(state)
+        place += get_part_bounds(state, old)[0] - first
+        first, end = get_part_bounds(state, old)
+    if ahead:
+        shift_places_ahead(state, first, place)
+        state[OLD_FIRST if old else YOUNG_FIRST] -= 1
+        place -= 1
+    else:
+        shift_places_back(state, place, end)
+    state[QUEUED] += 1
+    state[SATURATED] += old
+    return place
+
+
+@inline_kernel
+def has_free_place(state: Ints, old: int, ahead: int) -> bool:
+    """Return whether the place ahead of one part, or the one behind it, is free."""
+    if old:
+        return state[OLD_FIRST] > 0 if ahead else get_part_bounds(state, 1)[1] < state[YOUNG_FIRST]
+    if ahead:
+        return state[YOUNG_FIRST] > get_part_bounds(state, 1)[1]
+    return get_part_bounds(state, 0)[1] < section(state, QUEUE_KEY).size
+
+
+@kernel
+def close_gap(state: Ints, place: int, old: int) -> None:
+    """Close the gap of the job that leaves this place of one part: its shorter side moves."""
+    first, end = get_part_bounds(state, old)
+    if place - first < end - place:
+        shift_places_back(state, first, place)
+        state[OLD_FIRST if old else YOUNG_FIRST] += 1
+    else:
+        shift_places_ahead(state, place + 1, end)
+    state[QUEUED] -= 1
+    state[SATURATED] -= old
+
+
+@kernel
+def enqueue_job(state: Ints, site: Ints, slot: int) -> None:
+    """Put an eligible job into the queue."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    old = int(is_saturated(state, site, slot))
+    insert_job(state, site, slot, old)
+    state[QUEUED_NODES] += live[at + NODES]
+    state[QUEUED_ARRAYS] += live[at + ARRAY_LIMIT] > 0
+    if not old:
+        full = get_age_start(live, site, at) + site[SITE_MAX_AGE]
+        state[SATURATES_AT] = min(state[SATURATES_AT], full)
+
+
+@kernel
+def dequeue_job(state: Ints, slot: int) -> None:
+    """Take a job out of the queue."""
+    live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
+    at = slot * RECORD
+    key, job_id = live[at + KEY], live[at + ID]
+    old, place = 0, find_place(state, key, job_id, 0)
+    if place == get_part_bounds(state, 0)[1] or slots[place] != slot:
+        old, place = 1, find_place(state, key, job_id, 1)
+    close_gap(state, place, old)
+    state[QUEUED_NODES] -= live[at + NODES]
+    state[QUEUED_ARRAYS] -= live[at + ARRAY_LIMIT] > 0
+
+
+@kernel
+def refresh_saturated(state: Ints, site: Ints) -> None:
+    """Before a pass: jobs whose age has reached its maximum join the old.
+
+    They stand near the head of the young: of those with a key above `bound` none can be so old.
+    """
+    if state[NOW] < state[SATURATES_AT] or not site[SITE_RATE]:
+        return
+    rate, full = site[SITE_RATE], site[SITE_MAX_AGE]
+    keys, since = column(state, QUEUE_KEY), column(state, QUEUE_SINCE)
+    bound = rate * (state[NOW] - full - state[ORIGIN]) - state[LEAST_VALUE]
+    soonest, k = FAR, 0
+    while k < state[QUEUED] - state[SATURATED]:
+        # Counted from the first of the young, who may move.
+        i = state[YOUNG_FIRST] + k
+        if keys[i] > bound:
+            earliest = (keys[i] + state[LEAST_VALUE]) // rate + state[ORIGIN]
+            soonest = min(soonest, earliest + full)
+            break
+        if state[NOW] - since[i] >= full:
+            slot = column(state, QUEUE_SLOT)[i]
+            close_gap(state, i, 0)
+            insert_job(state, site, slot, 1)
+        else:
+            soonest = min(soonest, since[i] + full)
+            k += 1
+    state[SATURATES_AT] = soonest
+
+
+@kernel
+def recompute_keys(state: Ints, site: Ints) -> bool:
+    """New keys for all, and the order mended by insertion; whether a key changed."""
+    changed = recompute_part_keys(state, site, 1)
+    return recompute_part_keys(state, site, 0) or changed
+
+
+@kernel
+def recompute_part_keys(state: Ints, site: Ints, old: int) -> bool:
+    """One part of it."""
+    first, end = get_part_bounds(state, old)
+    live = section(state, LIVE)
+    keys, ids, slots = (
+        column(state, QUEUE_KEY),
+        column(state, QUEUE_ID),
+        column(state, QUEUE_SLOT),
+    )
+    nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
+    shapes, marks = column(state, QUEUE_SHAPE), column(state, QUEUE_MARK)
+    sinces = column(state, QUEUE_SINCE)
+    changed = False
+    for i in range(first, end):
+        slot = slots[i]
+        key = compute_key(state, site, slot, old)
+        changed = changed or key != keys[i]
+        live[slot * RECORD + KEY] = key
+        job_id, size, limit = ids[i], nodes[i], limits[i]
+        shape, mark, since = shapes[i], marks[i], sinces[i]
+        j = i
+        while j > first and (keys[j - 1] > key or (keys[j - 1] == key and ids[j - 1] > job_id)):
+            keys[j], ids[j], slots[j] = keys[j - 1], ids[j - 1], slots[j - 1]
+            nodes[j], limits[j] = nodes[j - 1], limits[j - 1]
+            shapes[j], marks[j], sinces[j] = shapes[j - 1], marks[j - 1], sinces[j - 1]
+            j -= 1
+        keys[j], ids[j], slots[j], nodes[j], limits[j] = key, job_id, slot, size, limit
+        shapes[j], marks[j], sinces[j] = shape, mark, since
+    return changed

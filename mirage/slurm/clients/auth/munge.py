@@ -1,0 +1,99 @@
+"""Makes and reads MUNGE credentials. munged identifies users, as it does for Slurm itself."""
+
+import os
+import re
+import subprocess
+
+from mirage.domain.callers.caller import Caller
+from mirage.errors import ClusterUnavailable, NotIdentified
+from mirage.slurm.clients.host_accounts import build_caller, format_user_name
+
+TIMEOUT_S = 5.0
+
+_CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,8192}:")
+_BAD_CREDENTIAL = 8
+"""From this exit code on (munge.h, munge_err_t), the credential is at fault; below it, munged
+is."""
+_FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
+
+
+_REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
+_FOR = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
+
+
+def authenticate_caller(given: str, payload: str, *older: str) -> Caller:
+    """The maker of a credential, which must hold exactly `payload` and not have been seen before.
+
+    `older`: what it may hold as well, of clients that name no cluster.
+
+    Raises NotIdentified, or ClusterUnavailable where munged does not answer.
+    """
+    if not _CREDENTIAL.fullmatch(given):
+        raise NotIdentified("the credential is not a MUNGE credential: make one with `munge`")
+    done = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
+    head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
+    facts = dict(_parse_fact(line) for line in head.splitlines())
+    if done.returncode >= _BAD_CREDENTIAL:
+        fault = _FAULTS.get(done.returncode)
+        raise NotIdentified(
+            f"the MUNGE credential {fault or 'is not valid here'}",
+            # munged can read a credential that has expired, and tells who made it.
+            format_user_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
+        )
+    if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(
+            f"munged cannot check credentials: {why}; see `systemctl status munge`"
+        )
+    uid = int(facts["UID"])
+    if held not in {payload, *older}:
+        raise NotIdentified(
+            f"the MUNGE credential {_explain_difference(held, payload)}", format_user_name(uid)
+        )
+    return build_caller(uid, names_cluster=held == payload)
+
+
+def _explain_difference(held: str, payload: str) -> str:
+    asked = _REQUEST.match(payload)
+    if asked is None or not held.startswith(asked[0]):
+        return "was made for another request"
+    if held == asked[0]:
+        return "names no cluster: its client is older than this service"
+    named = _FOR.fullmatch(held.removeprefix(asked[0]))
+    return f"was made for another service ({named[0].strip() if named else 'of no name'})"
+
+
+def create_credential(payload: str) -> str:
+    """Return a new credential of this process's user, for one use.
+
+    Raises ClusterUnavailable if munged gives none.
+    """
+    done = _run_command(["munge"], payload)
+    made = done.stdout.decode(errors="replace").strip()
+    if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(f"munged gives no credential: {why}")
+    return made
+
+
+def _run_command(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(  # noqa: S603 - one of two fixed argument vectors
+            argv,
+            input=text.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={"PATH": f"{os.environ.get('PATH', '')}:/usr/bin", "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise ClusterUnavailable(f"there is no {argv[0]} command on this host") from error
+    except subprocess.TimeoutExpired as error:
+        raise ClusterUnavailable(f"munged did not answer within {TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
+
+
+def _parse_fact(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name, value.strip()

@@ -1,1 +1,0 @@
-"""Workload files, and a seeded synthetic workload."""

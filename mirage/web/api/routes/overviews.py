@@ -1,0 +1,177 @@
+"""Serves the data of the pages Now and Chain to programs, from the pages' own functions."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from mirage.chains.start_range import StartRange
+from mirage.database.chains import chains
+from mirage.database.chains.chain_ranking import RankingFilter
+from mirage.database.events import changes
+from mirage.database.operations.modes_in_force import ModesInForce, read_modes
+from mirage.domain.callers.caller import JOBS, USAGE
+from mirage.domain.chain import MAX_LINKS, ChainId
+from mirage.reports import chain_timeline as timelines
+from mirage.reports import overview as overviews
+from mirage.reports.chain_timeline import Course, TimelineHandover
+from mirage.reports.overview import ChainRow, UpcomingHandover
+from mirage.web.api import serializers
+from mirage.web.api.openapi import describe_read_errors
+from mirage.web.api.schemas import chain_schemas
+from mirage.web.api.schemas import overview_schemas as schemas
+from mirage.web.shared.chain_access import ChainPath, get_visible_chain
+from mirage.web.shared.dependencies import (
+    Context,
+    Reader,
+    Reading,
+    read_freshness,
+    require_identity,
+    to_instant,
+    to_optional_instant,
+)
+from mirage.web.shared.overview_cursor import format_cursor, parse_cursor
+from mirage.web.shared.paging import Paging
+
+router = APIRouter(tags=["chains"])
+
+
+@router.get("/overview", operation_id="getOverview", responses=describe_read_errors(401))
+def get_overview(
+    paging: Paging,
+    reader: Reader,
+    user: Annotated[str, Query(max_length=64, description="Only chains of this user.")] = "",
+) -> schemas.OverviewPage:
+    """List the live chains by risk, and the next hand-overs."""
+    require_identity(reader, JOBS, USAGE)
+    wanted = RankingFilter(
+        own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user
+    )
+    after = None if paging.cursor is None else parse_cursor(paging.cursor, parameter="cursor")
+    tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
+    found = paging.given.remembered.get_or_make(
+        ("overview", wanted, after, limit),
+        changes.read_newest_seq(tx, cluster_id),
+        lambda: overviews.build_overview(tx, cluster_id, wanted, after=after, limit=limit),
+    )
+
+    def build_page(**more: object) -> schemas.OverviewPage:
+        return schemas.OverviewPage(
+            live=found.live,
+            at_risk=found.at_risk,
+            paused=found.paused,
+            soon=[_serialize_upcoming(upcoming) for upcoming in found.soon],
+            **more,
+        )
+
+    return paging.build_page(
+        build_page,
+        found.rows,
+        view=partial(_serialize_row, read_modes(tx, cluster_id)),
+        cursor=format_cursor,
+    )
+
+
+@router.get(
+    "/chains/{chain_id}/timeline",
+    operation_id="getChainTimeline",
+    responses=describe_read_errors(401, 404),
+)
+def get_chain_timeline(
+    chain_id: ChainPath,
+    given: Context,
+    reader: Reader,
+    tx: Reading,
+    link: Annotated[
+        int | None,
+        Query(
+            ge=2,
+            le=MAX_LINKS,
+            description="The link for which to return the course of the forecast. Default: the "
+            "newest link with one.",
+        ),
+    ] = None,
+) -> schemas.TimelineView:
+    """Return the chain's links, each hand-over with its forecast, and the paths of the logs."""
+    chain = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader)
+    links = chains.list_links(tx, given.cluster_id, chain.chain_id)
+    found = timelines.build_timeline(tx, given.cluster_id, chain, links, index=link)
+    obeys = reader.can_steer(chain, links)
+    logs = timelines.list_logs(tx, given.cluster_id, chain, links) if obeys else None
+    fresh = read_freshness(tx, given)
+    return schemas.TimelineView(
+        chain_id=chain.chain_id,
+        links=list(serializers.serialize_links(chain, links)),
+        handovers=[_serialize_handover(handover) for handover in found.handovers],
+        course=None if found.course is None else _serialize_course(found.course),
+        logs=logs
+        and [
+            schemas.LinkLogView(link=li.index, job_id=li.job_id, file=li.file, told=li.is_told)
+            for li in logs
+        ],
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def _serialize_row(modes: ModesInForce, row: ChainRow) -> schemas.OverviewRow:
+    return schemas.OverviewRow(
+        chain=serializers.serialize_chain_summary(row.chain, row.links, modes),
+        next=None if row.upcoming is None else _serialize_upcoming(row.upcoming),
+    )
+
+
+def _serialize_upcoming(upcoming: UpcomingHandover) -> schemas.UpcomingView:
+    handover, start = upcoming.handover, upcoming.start
+    return schemas.UpcomingView(
+        chain_id=handover.chain.chain_id,
+        link=handover.standby.index,
+        submits=handover.submits,
+        predecessor_end=to_optional_instant(upcoming.ends),
+        start=None if start is None else _serialize_start(start),
+        planned_release=to_optional_instant(upcoming.planned_release),
+        slurm_start=to_optional_instant(upcoming.planned),
+        decision=None
+        if upcoming.decision is None
+        else chain_schemas.DecisionView.model_validate(upcoming.decision),
+    )
+
+
+def _serialize_start(start: StartRange) -> schemas.StartRangeView:
+    return schemas.StartRangeView(
+        since=to_instant(start.since),
+        eligible=start.is_free,
+        p10=to_instant(start.p10),
+        p50=to_instant(start.p50),
+        p90=to_instant(start.p90),
+    )
+
+
+def _serialize_handover(handover: TimelineHandover) -> schemas.HandedOverView:
+    over = handover.over
+    return schemas.HandedOverView(
+        link=handover.successor.index,
+        predecessor_end=to_optional_instant(handover.ends),
+        predecessor_ended=handover.predecessor.end is not None,
+        successor_start=to_optional_instant(handover.successor.start),
+        freed_at=to_optional_instant(handover.successor.freed_at),
+        freed_by=handover.successor.freed_by,
+        interruption_h=None if over is None else over.interruption_h,
+        overlap_h=None if over is None else over.overlap_h,
+        forecast=None if handover.forecast is None else _serialize_start(handover.forecast),
+    )
+
+
+def _serialize_course(course: Course) -> schemas.CourseView:
+    return schemas.CourseView(
+        link=course.handover.successor.index,
+        points=[
+            schemas.CoursePointView(
+                at=to_instant(p.at),
+                p10=to_instant(p.p10),
+                p50=to_instant(p.p50),
+                p90=to_instant(p.p90),
+            )
+            for p in course.points
+        ],
+    )

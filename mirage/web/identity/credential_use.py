@@ -1,0 +1,44 @@
+"""Lets a MUNGE credential count once, whichever host's munged has read it.
+
+munged remembers the credentials that it has read, but each host has a munged of its own.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+
+from mirage.database.access import idempotency
+from mirage.database.schema.engine import Store
+from mirage.domain.callers.caller import Caller
+from mirage.errors import NotIdentified
+
+
+def refuse_second_use(
+    identify: Callable[..., Caller], store: Store, clock: Callable[[], int]
+) -> Callable[..., Caller]:
+    """Return `identify` for services on several hosts that share this database.
+
+    The returned function raises NotIdentified for a credential that any of them has accepted.
+    """
+
+    def identify_once(credential: str, *payloads: str) -> Caller:
+        who = identify(credential, *payloads)
+        with store.begin() as tx:
+            if not idempotency.claim_credential(tx, who.uid, _hash_credential(credential), clock()):
+                raise NotIdentified("the MUNGE credential was used before", who.user)
+        return who
+
+    return identify_once
+
+
+def _hash_credential(credential: str) -> str:
+    """Hash what the text encodes. Raises NotIdentified for a second spelling of the same bytes."""
+    text = credential.removeprefix("MUNGE:").removesuffix(":").encode()
+    try:
+        made = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        made = b""
+    if not made or base64.b64encode(made) != text:
+        raise NotIdentified("the credential is not as `munge` writes it")
+    return hashlib.sha256(made).hexdigest()

@@ -1,0 +1,132 @@
+"""Agents learn what there is to learn, and nothing where there is nothing."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.judging import policy_runner
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.training.agents import agent_export, agent_training, training_tensors
+from mirage.lab.training.agents.agent_training import Agent, AgentPlan
+from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
+from mirage.lab.training.agents.training_tensors import TrainingTensors
+from mirage.lab.training.agents.trajectories import Trajectories
+from mirage.lab.training.dataset import Rows
+from mirage.lab.training.trees import tree_training
+from tests.support.episodes.tables import MONDAY
+from tests.support.training.agents_trained import BRIEF, EVERY, KINDS, fit, named, plan, runs
+from tests.support.training.costs import PRICE, compute_mean_cost_h
+from tests.support.training.queue_tables import EPISODES, learned, queue_table, shuffled
+
+LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
+
+
+def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
+    seen = Trajectories.from_tables([LATER], EVERY)
+    chosen = training_tensors.choose_instants(
+        agent.net, TrainingTensors.from_trajectories(seen, made.part), PRICE, made.unit
+    )
+    return compute_mean_cost_h(LATER, seen.taken[chosen])
+
+
+def fixed_lead_cost_h(table: EpisodeTable) -> float:
+    best = tree_training.find_best_constant(Rows.from_tables([table]), PRICE)
+    return compute_mean_cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+
+
+@pytest.fixture(params=KINDS, ids=named)
+def made(request: pytest.FixtureRequest) -> AgentPlan:
+    return plan(*request.param)
+
+
+def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
+    made: AgentPlan, tmp_path: Path
+) -> None:
+    agent = fit(made, tmp_path)
+    reactive, oracle = (
+        compute_mean_cost_h(LATER, chosen)
+        for chosen in (
+            policy_runner.choose_reactive(LATER),
+            policy_runner.choose_oracle(LATER, PRICE),
+        )
+    )
+    spent = agent_cost_h(agent, made)
+    assert spent < fixed_lead_cost_h(learned())
+    assert (reactive - spent) / (reactive - oracle) > 0.5
+    graph = agent_export.export_net(agent.net, made.unit, made.part)
+    apart = agent_export.measure_parity(graph, agent.net, made.unit, made.part, runs())
+    assert max(apart.values()) < 1e-4
+    assert len(graph) < 1_000_000
+
+
+def test_shuffled_labels_teach_no_more_than_a_constant_lead(
+    made: AgentPlan, tmp_path: Path
+) -> None:
+    nonsense = shuffled(learned())
+    agent = fit(made, tmp_path, Trajectories.from_tables([nonsense], EVERY))
+    assert agent_cost_h(agent, made) > fixed_lead_cost_h(nonsense) - 0.05
+
+
+@pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
+def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> None:
+    told = []
+    for turn in ("first", "second"):
+        stages = TrainingCheckpoints(tmp_path / turn)
+        told.append(
+            agent_training.judge_agent(runs(), plan(family, "mlp", changed=BRIEF), 1, stages)
+        )
+    assert told[0] == told[1]
+    assert set(told[0]["policies"]) == {
+        "reactive", "oracle", "fixed-lead", family, f"{family} offline",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
+def test_it_leaves_nothing_in_tmp(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for_all = tmp_path / "tmp"
+    for_all.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(for_all))
+    fit(plan(family, "mlp", changed=BRIEF), tmp_path / "kept")
+    assert not list(for_all.iterdir())
+
+
+def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
+    made = plan("policy-gradient", "mlp")
+    agent = fit(made, tmp_path)
+    seen = TrainingTensors.from_trajectories(Trajectories.from_tables([LATER], EVERY), 0)
+    cheap, dear = (
+        training_tensors.choose_instants(agent.net, seen, price, made.unit).mean()
+        for price in (0.1, 2.0)
+    )
+    assert cheap < dear
+
+
+def test_a2c_learns_too(tmp_path: Path) -> None:
+    made = plan("policy-gradient", "mlp", changed={"policy-gradient": {"algorithm": "a2c"}})
+    assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(learned())
+
+
+def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
+    first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
+    weights = agent_training.dump_weights(first.net)
+    on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
+    begun = on.prepare_net(runs())
+    for name, array in agent_training.dump_weights(begun).items():
+        np.testing.assert_array_equal(array, weights[name])
+    again = fit(on, tmp_path / "second")
+    assert again.facts["tuned"] <= again.facts["offline"]
+
+
+def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> None:
+    until = int(runs().rows.start_point[-1]) + 1
+    on = plan(
+        "dqn", "mlp", start=agent_training.dump_weights(plan("dqn", "mlp").prepare_net(runs()))
+    )
+    late = plan("dqn", "mlp", start=on.start, start_until=until)
+    assert (
+        agent_training.judge_agent(runs(), late, 2, TrainingCheckpoints(tmp_path))["policies"] == {}
+    )

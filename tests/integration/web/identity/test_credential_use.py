@@ -1,0 +1,65 @@
+"""A MUNGE credential counts once, also where each host has a munged of its own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirage.database.access import idempotency
+from mirage.database.schema.engine import Store
+from mirage.domain.callers.caller import Caller
+from mirage.errors import NotIdentified
+from mirage.slurm.clients.auth import munge as real_munge
+from mirage.web.identity.credential_use import refuse_second_use
+from tests.support.fixtures.munge import run_munged
+
+NOW = 1_800_000_000
+PAYLOAD = "POST /api/v1/chains/k3v9x2m7q1zt/cancel 0 lab mirage"
+
+
+@pytest.fixture(scope="module")
+def other_host(munge_commands: Path) -> Iterator[Path]:
+    """The commands of a second host: its munged has the cluster's key, and has read nothing."""
+    with run_munged((munge_commands.parent / "key").read_bytes()) as commands:
+        yield commands
+
+
+def ask(store: Store, credential: str, payload: str = PAYLOAD) -> Caller:
+    identify = refuse_second_use(real_munge.authenticate_caller, store, lambda: NOW)
+    return identify(credential, payload)
+
+
+def test_what_one_host_accepted_the_other_refuses(
+    store: Store, munge: Path, other_host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, fresh = (real_munge.create_credential(PAYLOAD) for _ in range(2))
+    assert ask(store, used).uid == os.geteuid()
+    monkeypatch.setenv("PATH", f"{other_host}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(NotIdentified, match="was used before"):
+        ask(store, used)
+    assert ask(store, fresh).uid == os.geteuid()
+
+
+def test_a_second_spelling_of_a_used_credential_is_no_new_one(
+    store: Store, munge: Path, other_host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = real_munge.create_credential(PAYLOAD)
+    ask(store, used)
+    monkeypatch.setenv("PATH", f"{other_host}{os.pathsep}{os.environ['PATH']}")
+    for spelled in (used[:-1] + "=:", used[:-1] + "====:", used[:-1] + "QQ==:"):
+        with pytest.raises(NotIdentified):
+            ask(store, spelled)
+
+
+def test_used_credentials_go_after_their_life_and_push_out_no_key_of_a_request(
+    store: Store, cluster_id: int
+) -> None:
+    later = NOW + idempotency.CREDENTIAL_S
+    with store.begin() as tx:
+        assert idempotency.claim_key(tx, cluster_id, 7, "k", fingerprint="f", now=NOW)
+        for n in range(2 * idempotency.OF_ONE):
+            assert idempotency.claim_credential(tx, 7, f"digest {n}", NOW)
+        assert not idempotency.claim_credential(tx, 7, "digest 0", later - 1)
+        assert idempotency.find_fingerprint(tx, cluster_id, 7, "k", now=NOW) == "f"
+        assert idempotency.claim_credential(tx, 7, "digest 0", later)

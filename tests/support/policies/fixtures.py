@@ -1,0 +1,13 @@
+"""A model as it serves, from the `folder` that a file makes."""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.policies.models.artefact import Artefact
+from mirage.policies.models.model_policy import ModelPolicy
+
+
+@pytest.fixture
+def served(folder: Path) -> ModelPolicy:
+    return ModelPolicy(Artefact.load(folder), "models/made/1")

@@ -1,0 +1,247 @@
+"""Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from mirage.chains import lifecycle as chain_service
+from mirage.chains import link_sync as link_service
+from mirage.chains.explanations import describe_chain
+from mirage.chains.lifecycle import Registration, register_chain
+from mirage.database.chains import chains, decisions
+from mirage.database.chains.decisions import DecisionRow
+from mirage.database.events import audit
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import metadata
+from mirage.domain.chain import Chain, ChainId, ChainState, Link, Mark
+from mirage.domain.decision import Mode
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue
+from mirage.errors import ClusterRefused
+from tests.support.slurm.printed_jobs import read_queue_job, read_record, reread_queue_job
+
+CHAIN = ChainId("abcd1234")
+ALICE = 1001
+NOW = 1_000_000
+HOUR = 3600
+
+
+def comment(index: int, chain_id: ChainId = CHAIN) -> str:
+    """With settings beside the mark: a chain of which nobody tells more is never early."""
+    return f"mirage:style=concurrent,max-overlap=4:00:00 {Mark(chain_id, index)}"
+
+
+def _describe_link(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Link `index` of alice's chain: job 10 + index, an hour of one node."""
+    given: dict[str, Any] = {
+        "job_id": 10 + index,
+        "submit": NOW - 100,
+        "uid": ALICE,
+        "user": "alice",
+        "account": "ml",
+        "partition": "gpu",
+        "time_limit_s": HOUR,
+        "comment": comment(index),
+    }
+    return {**given, **fields}
+
+
+def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+    """Link `index` of alice's chain in squeue; `fields` as `JobValues` has them."""
+    return read_queue_job(state=state, **_describe_link(index, fields))
+
+
+def record(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+    """Link `index` of alice's chain in sacct; `fields` as `JobValues` has them."""
+    return read_record(state=state, **_describe_link(index, fields))
+
+
+def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
+    end = start + fields.get("time_limit_s", HOUR)
+    return job(index, JobState.RUNNING, start=start, **{"end": end, **fields})
+
+
+def standby(index: int, **fields: Any) -> Job:
+    """Behind its predecessor."""
+    return job(index, **{"dependency": f"afterany:{9 + index}(unfulfilled)", **fields})
+
+
+def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
+    """It stands in squeue for another MinJobAge."""
+    return job(index, state, start=start, end=end, **fields)
+
+
+def ended_record(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
+    """The same in sacct."""
+    return record(index, state, start=start, end=end, **fields)
+
+
+def register(store: Store, *, now: int = NOW, **more: Any) -> None:
+    """Alice's chain, of nine links unless said otherwise, on the first cluster of the database."""
+    new = Registration(**{"chain_id": CHAIN, "links": 9, **more})
+    with store.begin() as tx:
+        register_chain(tx, 1, new, uid=ALICE, user="alice", now=now)
+
+
+def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
+    with store.read() as tx:
+        return {link.index: link for link in chains.list_links(tx, 1, chain_id)}
+
+
+def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
+    with store.read() as tx:
+        return chains.get_chain(tx, 1, chain_id)
+
+
+def read_mode(store: Store, partition: str = "") -> Mode:
+    """Read the mode of the first cluster of the database, or of its partition."""
+    with store.read() as tx:
+        return clusters.resolve_mode(clusters.list_modes(tx, 1), partition)
+
+
+def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
+    """Oldest first."""
+    with store.read() as tx:
+        return [entry.event for entry in audit.list_entries(tx, 1, chain_id=chain_id)][::-1]
+
+
+class Written:
+    """ports.Cluster from what a test writes: the queue, the records, and the answer to a move."""
+
+    def __init__(self, *jobs: Job, now: int = NOW) -> None:
+        self.at = now
+        self.shown: list[Job] = list(jobs)
+        self.records: list[Job] = []
+        self.trouble: dict[str, BaseException] = {}
+        """By method: raised instead of an answer."""
+        self.asks: dict[JobId, str] = {}
+        """The nodes that jobs ask for by name."""
+        self.known_nodes: tuple[Node, ...] = ()
+        self.windows: list[tuple[int, int]] = []
+        self.moves: list[tuple[str, JobId, str]] = []
+
+    def read_clock(self) -> int:
+        return self.at
+
+    def fetch_queue(self) -> Queue:
+        self._answer("queue")
+        return Queue.from_jobs(self.at, self.shown)
+
+    def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
+        self._answer("some_jobs")
+        return Queue.from_jobs(self.at, (one for one in self.shown if one.job_id in job_ids))
+
+    def fetch_nodes(self) -> tuple[Node, ...]:
+        self._answer("nodes")
+        return self.known_nodes
+
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
+        self._answer("history")
+        self.windows.append((since, until))
+        for record in self.records:
+            if record.submit < until and (record.end is None or record.end >= since):
+                yield record
+
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
+        self._answer("jobs")
+        return [record for record in self.records if record.job_id in job_ids]
+
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        self._answer("asked_nodes")
+        return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
+
+    def free_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
+    ) -> None:
+        self._move("unpin" if unpin else "free", standby, dependency)
+
+    def pin_standby(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        node_list: str,
+        seen: str | None = None,
+    ) -> None:
+        raise ClusterRefused("nothing pins yet")
+
+    def set_dependency(
+        self,
+        standby: JobId,
+        *,
+        owner: int,
+        dependency: str,
+        unpin: bool = False,
+        seen: str | None = None,
+    ) -> None:
+        self._move("hold", standby, dependency)
+
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
+        self._move("suspend", standby, "")
+
+    def release_job(self, standby: JobId, *, owner: int) -> None:
+        self._move("resume", standby, "")
+
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
+        self._move("cancel", job_id, "")
+
+    def _move(self, name: str, standby: JobId, dependency: str) -> None:
+        self.moves.append((name, standby, dependency))
+        self._answer(name)
+        if name in {"free", "unpin", "hold"}:
+            self.shown = [
+                reread_queue_job(one, dependency=dependency) if one.job_id == standby else one
+                for one in self.shown
+            ]
+
+    def _answer(self, name: str) -> None:
+        if name in self.trouble:
+            raise self.trouble[name]
+
+
+def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
+    """What a look at queue or accounting brings, on the first cluster of the database."""
+    with store.begin() as tx:
+        link_service.sync_links(tx, 1, jobs, now, accounting=accounting)
+
+
+def advance_chain(store: Store, *jobs: Job, now: int = NOW) -> Chain:
+    """Return alice's chain after a look at the queue, and after what becomes of it by that."""
+    with store.begin() as tx:
+        link_service.sync_links(tx, 1, jobs, now)
+        chain_service.advance_chains(tx, 1, now)
+    return chain(store)
+
+
+def find_last_decision(store: Store, index: int = 2) -> DecisionRow:
+    """Return the newest decision of that link of alice's chain; there must be one."""
+    with store.read() as tx:
+        row = decisions.find_last_decision(tx, 1, CHAIN, index)
+    assert row is not None
+    return row
+
+
+def contents(store: Store) -> dict[str, list[Any]]:
+    """Read all rows of all tables, as text, sorted: two equal contents are the same database."""
+    with store.read() as tx:
+        return {
+            table.name: sorted(map(repr, tx.execute(select(table))))
+            for table in metadata.sorted_tables
+            if table.name != "ticks"  # when it was, and how long it took
+        }
+
+
+def follow(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
+    """One look; the chain's state, what it is at risk of, and its note."""
+    followed = advance_chain(store, *jobs, now=now)
+    risk = followed.at_risk.word if followed.at_risk else ""
+    return followed.state, risk, describe_chain(followed)

@@ -1,0 +1,23 @@
+"""What tests read off a simulator."""
+
+import numpy as np
+
+from mirage.simulator.arrays import layout
+from mirage.simulator.arrays.layout import get_section
+from mirage.simulator.simulator import Simulator
+from tests.support.simulator.reference.reference import Reference
+
+
+def list_pending_ids(sim: Simulator | Reference) -> list[int]:
+    """List the ids of the eligible pending jobs in priority order."""
+    if isinstance(sim, Reference):
+        return sim.list_pending_ids()
+    live = sim.arena.get_live_records()
+    return [int(i) for i in live[sim.arena.list_queued_slots(), layout.ID]]
+
+
+def list_free_nodes(sim: Simulator) -> tuple[int, ...]:
+    """List the numbers of the nodes that are up and have no job."""
+    jobs = get_section(sim.arena.state, layout.NODE_JOBS)
+    states = get_section(sim.arena.state, layout.NODE_STATE)
+    return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))

@@ -1,0 +1,36 @@
+"""Small models trained on hand-made tables, once a test run."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirage.lab.training.artefact import model_card
+from mirage.lab.training.dataset import Rows
+from mirage.lab.training.trees import tree_export, tree_training
+from mirage.lab.training.trees.ensemble import Ensemble
+from mirage.lab.training.trees.tree_families import Boosted, Forest
+from mirage.lab.training.trees.tree_training import TreePolicy
+from tests.support.training.queue_tables import learned
+
+Kind = Forest | Boosted | Ensemble
+_FOREST, _BOOSTED = Forest(trees=15), Boosted(trees=40, rate=0.15)
+FAMILIES: tuple[Kind, ...] = (_FOREST, _BOOSTED, Ensemble(_FOREST, _BOOSTED))
+
+
+@cache
+def fitted(family: Kind) -> TreePolicy:
+    return tree_training.fit_policy(Rows.from_tables([learned()]), family)
+
+
+@cache
+def graph(family: Kind) -> bytes:
+    made = fitted(family)
+    return tree_export.export_trees(made.wait, learned().observations.shape[2])
+
+
+def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
+    """An artefact; `told` goes over what its card says."""
+    rows = Rows.from_tables([learned()])
+    described = model_card.build_tree_card(fitted(family), family, rows, [learned()])
+    model_card.save_artefact(folder, described | told, graph(family))
+    return folder
