@@ -101,7 +101,7 @@ class Still:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
     def pin_standby(
         self,
@@ -110,7 +110,7 @@ class Still:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
     def set_dependency(
         self,
@@ -119,7 +119,7 @@ class Still:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002

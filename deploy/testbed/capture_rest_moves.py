@@ -79,7 +79,9 @@ def main() -> int:
 
 def _served(host: RestHost) -> list[str]:
     document = Asker(host, "").ask("openapi", "GET", "/openapi/v3")
-    found = [version for version in envelope.KNOWN if f"/slurm/{version}/" in str(document)]
+    found = [
+        version for version in envelope.SUPPORTED_VERSIONS if f"/slurm/{version}/" in str(document)
+    ]
     return [version for version in found if not (_DATA / f"{version}.json").exists()]
 
 

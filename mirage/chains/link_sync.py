@@ -23,7 +23,7 @@ from mirage.domain.chain import (
     LinkState,
     Mark,
     find_mark,
-    get_shown,
+    get_observed_values,
 )
 from mirage.domain.chain_cause import Actor
 from mirage.domain.handover import find_predecessor
@@ -105,7 +105,7 @@ def sync_links(
             link = _update_standing(before, predecessor, link, job, in_queue=not accounting)
             chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
-            if before is not None and get_shown(before) == get_shown(link):
+            if before is not None and get_observed_values(before) == get_observed_values(link):
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)

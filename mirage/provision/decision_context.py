@@ -45,8 +45,8 @@ from mirage.provision.preconditions import can_move_early, guard_handover, is_le
 from mirage.provision.release_planning import (
     Planning,
     PresentQueue,
+    compute_floor_reached_at,
     compute_plan_minutes,
-    compute_worked_at,
 )
 from mirage.provision.return_costs import COSTS, build_return_costs, count_returns_left
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
@@ -303,7 +303,7 @@ class DecisionContext:
         window = None
         if observation is not None and with_window:
             window = self._sight.update_window(handover.standby, observation)
-        return replace(view, observation=observation, unobserved=why, window=window)
+        return replace(view, observation=observation, why_unobserved=why, window=window)
 
     def _can_be_moved(self, handover: OpenHandover) -> bool:
         """Return whether the hand-over can be moved: the queue must show both jobs.
@@ -340,7 +340,7 @@ class DecisionContext:
             queue=queue,
             free_nodes=self._count_free_nodes(standby.partition),
             max_overlap_s=told_s or handover.chain.get_allowed_overlap_s(handover.predecessor),
-            worked_at=compute_worked_at(handover.chain, handover.predecessor),
+            floor_reached_at=compute_floor_reached_at(handover.chain, handover.predecessor),
             nobody_waits=self._present.is_idle(handover),
             counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
             returns=count_returns_left(handover),

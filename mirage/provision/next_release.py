@@ -33,7 +33,7 @@ from mirage.policies.rules.lead_rules import Average, FixedLead, Quantile, React
 from mirage.provision.chain_price import price_chain
 from mirage.provision.control.limits import Limits
 from mirage.provision.overlap_budget import read_overlap_budget
-from mirage.provision.release_planning import Planning, compute_worked_at
+from mirage.provision.release_planning import Planning, compute_floor_reached_at
 from mirage.provision.return_costs import count_returns_left
 from mirage.slurm.text.wait_explanations import waits_for_nodes
 
@@ -202,6 +202,6 @@ def _build_view(
         queue=Queue.from_jobs(now, []),
         free_nodes=0,
         max_overlap_s=chain.get_allowed_overlap_s(asks),
-        worked_at=compute_worked_at(priced, asks),
+        floor_reached_at=compute_floor_reached_at(priced, asks),
         returns=count_returns_left(OpenHandover(chain, asks, _build_next_link(asks))),
     )

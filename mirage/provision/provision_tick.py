@@ -270,7 +270,9 @@ def _move_standby(
     kept = drop_met_terms(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
         behind = dependency.add_own_term(kept, predecessor)
-        cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin, seen=text)
+        cluster.set_dependency(
+            standby, owner=owner, dependency=behind, unpin=unpin, expected_dependency=text
+        )
         return
     minutes = compute_plan_minutes(decision, handover.predecessor)
     if minutes is not None:
@@ -280,14 +282,18 @@ def _move_standby(
                 "the next tick"
             )
         release = dependency.replace_with_plan(kept, predecessor, minutes)
-        cluster.set_dependency(standby, owner=owner, dependency=release, seen=text)
+        cluster.set_dependency(standby, owner=owner, dependency=release, expected_dependency=text)
         return
     rest = dependency.remove_own_term(kept, predecessor)
     if decision.action is Action.PIN:
         nodes = before.node_list if before else ""
-        cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes, seen=text)
+        cluster.pin_standby(
+            standby, owner=owner, dependency=rest, node_list=nodes, expected_dependency=text
+        )
     else:
-        cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin, seen=text)
+        cluster.free_standby(
+            standby, owner=owner, dependency=rest, unpin=unpin, expected_dependency=text
+        )
 
 
 def _has_taken_effect(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:

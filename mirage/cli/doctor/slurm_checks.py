@@ -94,7 +94,7 @@ def check_permissions(settings: Settings) -> list[Finding]:
         accounts=_list_coordinated_accounts(cluster),
     )
     moves = [
-        Finding(f"may {a.move}", Severity.GOOD if a.may else Severity.WARNING, a.told)
+        Finding(f"may {a.move}", Severity.GOOD if a.may else Severity.WARNING, a.explanation)
         for a in found
     ]
     return [*check_release(site.version, operator=operator), *moves]
@@ -108,7 +108,7 @@ def check_release(told: str, *, operator: bool | None) -> list[Finding]:
         return [Finding("release", Severity.WARNING, said)]
     wrong = [
         *filter(None, [releases.describe_untested(known)]),
-        *releases.list_known_faults(known, operator=operator),
+        *releases.list_known_faults(known, is_operator=operator),
     ]
     if not wrong:
         tried = releases.describe_tested_match(known)

@@ -327,7 +327,7 @@ def _build_job(row: Row[Any]) -> Job:
     fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
     fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
     fields["gpus"] = None if fields["gpus"] == UNKNOWN else fields["gpus"]
-    return Job.from_history(**fields)
+    return Job(**fields)
 
 
 _KEY_COLUMNS = ("cluster_id", "job_id", "submit")

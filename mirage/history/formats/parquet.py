@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, place_instants
 from mirage.errors import InputError, UnknownFormat
 from mirage.history.formats.trace_row import Outcome, RowRefused, parse_integer, try_parse
 from mirage.slurm.commands.sacct_record import NO_NODES, Record, parse_state
@@ -104,18 +104,19 @@ def _parse_record(row: RawRow) -> Record:
     if not (job_id := _get_text(row, "job_id")):
         raise RowRefused("no job id")
     nodes = _get_int(row, "nodes")
+    number = JobId(parse_integer(job_id, "job id"))
+    state = parse_state(_get_text(row, "state"))
     job = Job(
-        job_id=JobId(parse_integer(job_id, "job id")),
+        job_id=number,
         submit=submit,
-        state=parse_state(_get_text(row, "state")),
+        state=state,
         user=_get_text(row, "user"),
         account=_get_text(row, "account"),
         partition=_get_text(row, "partition"),
         qos=_get_text(row, "qos"),
         name=_get_text(row, "name"),
         eligible=_get_int(row, "eligible"),
-        start=_get_int(row, "start"),
-        end=_get_int(row, "end"),
+        **place_instants(state, _get_int(row, "start"), _get_int(row, "end")),
         time_limit_s=_get_int(row, "timelimit_s"),
         nodes=1 if nodes is None else nodes,
         cpus=_get_int(row, "cpus") or 0,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.errors import InputError
 from mirage.history.formats.text_lines import TextLines, parse_lines
 from mirage.history.formats.trace_row import Outcome, RowRefused, RowSkipped, parse_integer
@@ -93,8 +93,7 @@ class _SwfParser:
             user=_format_name(number[_USER]),
             account=_format_name(number[_GROUP]),
             partition=_format_name(number[_QUEUE]),
-            start=start,
-            end=end,
+            **place_instants(state, start, end),
             elapsed_s=elapsed_s,
             time_limit_s=None if number[_LIMIT] == _UNKNOWN else number[_LIMIT],
             nodes=-(-processors // self._processors_per_node) or 1,

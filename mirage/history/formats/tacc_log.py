@@ -7,7 +7,7 @@ long as its limit is TIMEOUT, a non-zero exit FAILED, no run at all CANCELLED be
 from collections.abc import Iterator, Mapping
 from datetime import tzinfo
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.domain.time_units import MINUTE_S
 from mirage.errors import UnknownFormat
 from mirage.history.formats.site_clock import SiteClock, get_time_zone
@@ -67,8 +67,7 @@ class TaccLog:
             priority=parse_integer(field["Priority"], "priority")
             if field.get("Priority")
             else None,
-            start=start,
-            end=end,
+            **place_instants(state, start, end),
             time_limit_s=limit_s,
             nodes=parse_integer(field["NNodes"], "nodes"),
             exit_code=field["ExitCode"],

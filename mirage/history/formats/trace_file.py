@@ -57,9 +57,9 @@ class RowTally:
 
     def count_record(self, record: Record, number: int) -> None:
         self.kept += 1
-        for what in record.assumed:
-            self.assumed[what] += 1
-            self.first.setdefault(what, number)
+        for assumption in record.assumptions:
+            self.assumed[assumption] += 1
+            self.first.setdefault(assumption, number)
 
 
 class TraceFile:

@@ -63,8 +63,8 @@ def _count_reserved_cpus(one: ReservationRecord, nodes: Sequence[NodeRecord]) ->
 
 
 def _list_unsimulated(one: ReservationRecord) -> Iterator[str]:
-    if one.for_whom:
-        yield f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty."
+    if one.beneficiaries:
+        yield f"Reservation {one.name} is for {one.beneficiaries}: here its nodes stay empty."
     if flags := sorted(one.flags & _NOT_SIMULATED):
         yield f"Not simulated of reservation {one.name}: {', '.join(flags)}."
 

@@ -44,7 +44,7 @@ class ModelPolicy(SimplePolicy):
         if outside is not None:
             return outside
         if view.observation is None:
-            return view.unobserved
+            return view.why_unobserved
         if self.needs.twin and view.twin_s is None:
             return NOT_ASKED
         least, greatest = self.artefact.model.prices

@@ -54,8 +54,10 @@ def _explain_too_early(decision: Decision, view: PolicyView) -> str:
     """Return why the standby is not to be freed yet; empty if it may be."""
     if view.nobody_waits and view.time_left_s > 0:
         return NOBODY_WAITS
-    if view.worked_at is not None and view.now < min(view.worked_at, view.predecessor_end):
-        left_min = -(-(view.worked_at - view.now) // MINUTE_S)
+    if view.floor_reached_at is not None and view.now < min(
+        view.floor_reached_at, view.predecessor_end
+    ):
+        left_min = -(-(view.floor_reached_at - view.now) // MINUTE_S)
         return f"not yet: its predecessor has to work for {left_min} min more (min-runtime)"
     cap_s, least_wait_s = view.max_overlap_s, _get_least_wait_s(decision, view)
     if cap_s is None or view.time_left_s <= cap_s + least_wait_s:
@@ -74,9 +76,9 @@ def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
     """
     cap_s = view.max_overlap_s
     most_s = cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
-    if view.worked_at is None:
+    if view.floor_reached_at is None:
         return most_s
-    worked_s = max(0, view.predecessor_end - view.worked_at)
+    worked_s = max(0, view.predecessor_end - view.floor_reached_at)
     return worked_s if most_s is None else min(most_s, worked_s)
 
 

@@ -375,17 +375,23 @@ def test_a_dependency_that_was_changed_since_the_look_is_not_overwritten(rig: Ri
     newer = f"{behind(rig)},afternotok:{rig.predecessor}"
     cluster.set_dependency(rig.standby, owner=owner, dependency=newer)
     moves: list[Callable[[], None]] = [
-        lambda: cluster.free_standby(rig.standby, owner=owner, dependency="", seen=seen),
-        lambda: cluster.set_dependency(rig.standby, owner=owner, dependency="", seen=seen),
+        lambda: cluster.free_standby(
+            rig.standby, owner=owner, dependency="", expected_dependency=seen
+        ),
+        lambda: cluster.set_dependency(
+            rig.standby, owner=owner, dependency="", expected_dependency=seen
+        ),
         lambda: cluster.pin_standby(
-            rig.standby, owner=owner, dependency="", node_list="anything", seen=seen
+            rig.standby, owner=owner, dependency="", node_list="anything", expected_dependency=seen
         ),
     ]
     for move in moves:
         with pytest.raises(JobChanged, match="is not moved: its dependency was"):
             move()
     assert normalize_dependency(find(rig, rig.standby).dependency) == newer
-    cluster.set_dependency(rig.standby, owner=owner, dependency=behind(rig), seen=newer)
+    cluster.set_dependency(
+        rig.standby, owner=owner, dependency=behind(rig), expected_dependency=newer
+    )
 
 
 def test_a_running_job_cannot_be_freed(rig: Rig) -> None:

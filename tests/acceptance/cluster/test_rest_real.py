@@ -159,7 +159,7 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     token = TokenFile(rest_host.token_file("mirage")).load_token
     impatient = Slurmrestd(
         RestHttp(rest_host.socket, timeout_s=2, identity=token),
-        patience=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1),
+        backoff=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1),
     )
     slurm_rig.testbed.stop_dbd()
     slurm_rig.testbed.stop_ctld()

@@ -54,7 +54,7 @@ class Watching(SimplePolicy):
 
     def decide(self, view: PolicyView) -> Decision:
         self.views.append(view)
-        return Decision(action=Action.WAIT, reason=view.unobserved, policy=self.name)
+        return Decision(action=Action.WAIT, reason=view.why_unobserved, policy=self.name)
 
 
 def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Observer) -> Worker:
@@ -93,7 +93,7 @@ def in_service(store: Store, params: Params, jobs: list[SimJob], start: int) -> 
             ticking.run_tick()
         seen = watching.views[-1]
         assert (seen.now, seen.predecessor_end) == (start + after_s, start + PAIR.time_limit_s)
-        assert seen.observation is not None, seen.unobserved
+        assert seen.observation is not None, seen.why_unobserved
         rows.append(seen.observation)
     return rows
 

@@ -47,12 +47,16 @@ class Failing(SimulatedCluster):
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         self.asked += 1
         if self.heard or self.error is None:
             super().free_standby(
-                standby, owner=owner, dependency=dependency, unpin=unpin, seen=seen
+                standby,
+                owner=owner,
+                dependency=dependency,
+                unpin=unpin,
+                expected_dependency=expected_dependency,
             )
         if self.error is not None:
             raise self.error

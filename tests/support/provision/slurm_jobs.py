@@ -159,7 +159,7 @@ class Written:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
 
@@ -170,7 +170,7 @@ class Written:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         raise ClusterRefused("nothing pins yet")
 
@@ -181,7 +181,7 @@ class Written:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         self._move("hold", standby, dependency)
 

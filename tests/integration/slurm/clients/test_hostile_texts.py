@@ -41,7 +41,7 @@ def made() -> list[Made]:
 
 @pytest.fixture
 def cluster() -> SlurmCli:
-    return SlurmCli(timeout_s=300, patience=QUICK)
+    return SlurmCli(timeout_s=300, backoff=QUICK)
 
 
 def who(jobs: Iterable[Job]) -> list[tuple[int, int, int | None, str]]:
@@ -181,7 +181,7 @@ def test_the_jobs_of_slurmrestd(fake: FakeRestd, made: list[Made]) -> None:
     """JSON parts texts by itself; bytes that are no UTF-8 cost their place in a text alone."""
     fake.answers("/slurm/v0.0.38/jobs", as_json([queued(job) for job in made]))
     fake.answers("/slurmdb/v0.0.38/jobs", as_json([recorded(job) for job in made]))
-    slurm = Slurmrestd(RestHttp(fake.url, timeout_s=300), patience=QUICK)
+    slurm = Slurmrestd(RestHttp(fake.url, timeout_s=300), backoff=QUICK)
     queue, history = slurm.fetch_queue(), list(slurm.fetch_history(*SPAN))
     assert who(queue) == whose(made)
     assert changed(made, queue, "Name") == []
