@@ -229,7 +229,7 @@ class Worker:
         nodes = self._refresh_nodes(queue.taken_at)
         marked = self._list_marked_jobs(queue)
         with self._store.begin() as tx:
-            ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
+            ingest_queue(tx, self._cluster_id, queue, nodes, earlier=self._queue)
             ran = completion_push.list_running_links(tx, self._cluster_id)
             found = self._select_followed_jobs(tx, marked)
             link_sync.sync_links(tx, self._cluster_id, found, queue.taken_at, queue=queue)

@@ -76,7 +76,7 @@ def ingest_trace(
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_render_table(report, trace.format))
-    warn_of_local_times(file, trace.zone_taken)
+    warn_of_local_times(file, trace.local_zone)
     _warn_of_refused_rows(file, report, others)
     if configured and "name" in configured.cluster.model_fields_set:
         _warn_of_other_cluster(cluster, configured.cluster.name)
@@ -99,7 +99,7 @@ def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[s
     from mirage.history.formats.sacct_dump import OTHER_CLUSTER
 
     elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
-    if elsewhere and report.taken == 0:
+    if elsewhere and report.imported == 0:
         raise InputError(
             f"{file}: no row was stored: {elsewhere} of {report.read} rows belong to cluster "
             f"{', '.join(others[:_REASONS])}. Give --cluster as Slurm's ClusterName"
@@ -110,7 +110,7 @@ def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[s
             f"to another cluster: {', '.join(others[:_REASONS])}",
             err=True,
         )
-    if report.useless:
+    if report.is_useless:
         raise InputError(
             f"{file}: none of {report.read} rows could be stored: {_format_reasons(report)}"
         )

@@ -144,7 +144,7 @@ def build_episode_table(
         typer.echo(json.dumps(report))
     else:
         Console().print(_render_report(report))
-    warn_of_local_times(trace, taken.zone_taken)
+    warn_of_local_times(trace, taken.local_zone)
     warn_of_unreplayed_rows(trace, taken)
 
 

@@ -210,7 +210,7 @@ def report_shadow(
         console = Console()
         _print_report(whole, console)
         console.print(render_rows_table(taken))
-    warn_of_local_times(log.name, taken.zone_taken)
+    warn_of_local_times(log.name, taken.local_zone)
     warn_of_unreplayed_rows(Path(log.name), taken)
 
 

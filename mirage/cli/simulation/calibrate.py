@@ -119,7 +119,7 @@ def calibrate_cluster_file(
             console.print(table)
         typer.echo(f"written: {out}")
     _warn_of_fewer_nodes(found)
-    warn_of_local_times(trace, fitting.taken.zone_taken)
+    warn_of_local_times(trace, fitting.taken.local_zone)
     warn_of_refused_rows(trace, fitting.taken)
 
 

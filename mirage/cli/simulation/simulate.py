@@ -142,7 +142,7 @@ def simulate_log(
             returns=returns,
         )
         play_chains(taken, sim, plan, as_json=as_json)
-        warn_of_local_times(trace, taken.zone_taken)
+        warn_of_local_times(trace, taken.local_zone)
         warn_of_refused_rows(trace, taken)
         return
     with show_share_bar(trace.name) as told:
@@ -157,7 +157,7 @@ def simulate_log(
         typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
         for table in _render_tables(taken, report, weekly=weekly):
             console.print(table)
-    warn_of_local_times(trace, taken.zone_taken)
+    warn_of_local_times(trace, taken.local_zone)
     warn_of_refused_rows(trace, taken)
 
 

@@ -20,10 +20,10 @@ _OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
 _SUSPECT_MARK = "_suspect"
-"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
+"""The end of the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
 
 RawRow = dict[str, Any]
-"""A row of the file. `_convert_column` has checked the types of its values."""
+"""A row of the file, by column. `ParquetTrace` has checked the columns' types."""
 
 
 class ParquetTrace:
@@ -72,8 +72,10 @@ class ParquetTrace:
         for name in self._columns:
             kind = self._file.schema_arrow.field(name).type
             if not _is_fitting_type(name, kind):
-                wanted = "text" if name in (*_TEXTS, *_OPTIONAL_TEXTS) else "whole numbers"
-                raise UnknownFormat(f"{self._path}: column {name} holds {kind}, not {wanted}")
+                expected_kind = "text" if name in (*_TEXTS, *_OPTIONAL_TEXTS) else "whole numbers"
+                raise UnknownFormat(
+                    f"{self._path}: column {name} holds {kind}, not {expected_kind}"
+                )
 
 
 def _convert_column(column: Any) -> list[Any]:
@@ -148,10 +150,10 @@ def _get_first_line(error: Exception) -> str:
 
 
 def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
-    """Read (job id, submission) of the rows whose flags say that their wait is not the queue's
-    alone. Empty if the file has no column `flags`.
+    """Read (job id, submission) of the rows with a `*_suspect` flag: the job waited not only for
+    the queue. Empty if the file has no column `flags`.
 
-    `path` must have been read as a trace before, so the file is known to be valid.
+    The file must have been read as a trace before, so that it is known to be valid.
     """
     if "flags" not in pq.read_schema(path).names:
         return set()

@@ -14,7 +14,7 @@ from mirage.database.schema.engine import Store
 from mirage.domain.decision import Decision, Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.ports import SimplePolicy
-from mirage.history.ingest.history_reader import PASSED, WINDOW_TRIES
+from mirage.history.ingest.history_reader import SKIPPED_EVENT, WINDOW_TRIES
 from mirage.policies.rules.lead_rules import decide_by_lead
 from mirage.provision.control import kill_switch
 from mirage.provision.control.kill_switch import Way
@@ -109,7 +109,7 @@ def test_the_first_window_of_a_new_database_is_passed_as_well(
         loop.run_tick()
         cluster.at += 1300
     with sqlite_store.read() as tx:
-        assert PASSED in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert SKIPPED_EVENT in [entry.event for entry in audit.list_entries(tx, 1)]
         assert clusters.read_history_until(tx, 1) is not None
 
 
@@ -130,13 +130,13 @@ def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
         cluster.at += 1300
     with sqlite_store.read() as tx:
         assert clusters.read_history_until(tx, 1) == began, "it is asked again first"
-        assert PASSED not in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert SKIPPED_EVENT not in [entry.event for entry in audit.list_entries(tx, 1)]
     with capture_logs() as lines:
         loop.run_tick()
     assert "accounting does not read" in [line["event"] for line in lines]
     with sqlite_store.read() as tx:
         until = clusters.read_history_until(tx, 1)
-        (entry,) = [each for each in audit.list_entries(tx, 1) if each.event == PASSED]
+        (entry,) = [each for each in audit.list_entries(tx, 1) if each.event == SKIPPED_EVENT]
     assert until is not None
     assert until > began
     assert (entry.detail["since"], entry.detail["until"]) == (began - 3600, until)
