@@ -17,9 +17,9 @@ from mirage.database.chains.decisions import DecisionRow
 from mirage.database.chains.handover_outcomes import (
     MIRAGE,
     REACTIVE,
+    HandoverSplit,
     OutcomeKind,
     OutcomeRow,
-    Parted,
 )
 from mirage.database.jobs import snapshots
 from mirage.database.schema.engine import Transaction
@@ -102,7 +102,7 @@ def _build_row(
         returns=after.returns,
         returned_s=after.returned_s,
         returns_saved_s=_compute_saved_by_returns(before, after),
-        under=_compute_by_policy(before, after, kind, would)
+        by_policy=_compute_by_policy(before, after, kind, would)
         if compared and not after.hindered
         else {},
     )
@@ -118,13 +118,13 @@ def _classify_handover(after: Link, last: DecisionRow | None) -> OutcomeKind:
 
 def _compute_by_policy(
     before: Link, after: Link, kind: OutcomeKind, would: Mapping[str, int]
-) -> dict[str, Parted]:
+) -> dict[str, HandoverSplit]:
     end, start = before.end or 0, after.start or 0
     eligible = end if after.freed_at is None else min(after.freed_at, end)
     # Slurm's own instant is later where a hold was lifted in between.
     wait_s = compute_wait_s(start, eligible, after.eligible)
 
-    def split_if_freed_by(policy: str) -> Parted:
+    def split_if_freed_by(policy: str) -> HandoverSplit:
         at = would.get(policy, end)
         # Earlier than the run: of the one before its predecessor was requeued.
         lead_s = 0 if at < (before.start or 0) else max(0, end - at)
@@ -138,7 +138,7 @@ def _compute_by_policy(
     return told
 
 
-def _split_actual(before: Link, after: Link) -> Parted:
+def _split_actual(before: Link, after: Link) -> HandoverSplit:
     """Return interruption and overlap as they were, with what the successor gave back."""
     interruption_s, overlap_s = split_lateness((after.start or 0) - (before.end or 0))
     return interruption_s, overlap_s + after.returned_s
@@ -155,6 +155,6 @@ def _compute_saved_by_returns(before: Link, after: Link) -> int:
     return max(0, min(before.end or 0, after.start or 0) - after.returned_at)
 
 
-def split_lateness(late_s: int) -> Parted:
+def split_lateness(late_s: int) -> HandoverSplit:
     """Return interruption and overlap of a successor that started `late_s` after the end."""
     return max(0, late_s), max(0, -late_s)

@@ -155,8 +155,8 @@ def _filter_groups(
 
 
 def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
-    compared = [group for group in daily if MIRAGE in group.sums.under]
-    count = sum(group.sums.under[MIRAGE].count for group in compared)
+    compared = [group for group in daily if MIRAGE in group.sums.by_policy]
+    count = sum(group.sums.by_policy[MIRAGE].count for group in compared)
     days = len({group.key[0] for group in compared})
     if count >= LEAST_HANDOVERS and days >= LEAST_DAYS:
         return ""
@@ -168,8 +168,8 @@ def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
 
 def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
     whole = _sum_all(groups)
-    by_day = [_sum_all(mine).under for mine in _group_by_key(groups, lambda g: g.key[0])]
-    ours = whole.get_under(MIRAGE)
+    by_day = [_sum_all(mine).by_policy for mine in _group_by_key(groups, lambda g: g.key[0])]
+    ours = whole.get_policy_sums(MIRAGE)
     return HandoverTotals(
         handovers=whole.count,
         interruption_h=whole.interruption_s / HOUR_S,
@@ -182,8 +182,8 @@ def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
         mirage_overlap_h=ours.overlap_s / HOUR_S,
         mirage_overlap_node_h=ours.overlap_node_s / HOUR_S,
         saved=tuple(
-            _build_saving(name, whole.under[name], [day[name] for day in by_day if name in day])
-            for name in _sort_baselines(whole.under)
+            _build_saving(name, whole.by_policy[name], [day[name] for day in by_day if name in day])
+            for name in _sort_baselines(whole.by_policy)
         ),
     )
 
@@ -251,7 +251,7 @@ def _build_payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
         handovers=sums.count,
         interruption_h=sums.interruption_s / HOUR_S,
         overlap_node_h=sums.overlap_node_s / HOUR_S,
-        saved_h=_compute_saved_h(sums.under[REACTIVE]) if REACTIVE in sums.under else None,
+        saved_h=_compute_saved_h(sums.by_policy[REACTIVE]) if REACTIVE in sums.by_policy else None,
         **whose,
     )
 
@@ -262,7 +262,7 @@ def _build_days(daily: Sequence[OutcomeGroup]) -> Iterator[DayImpact]:
         shadow = _sum_all(_filter_groups(groups, OutcomeKind.SHADOW))
         yield DayImpact(
             at=groups[0].key[0],
-            act_saved_h=_compute_saved_h(act.get_under(REACTIVE)),
-            shadow_saved_h=_compute_saved_h(shadow.get_under(REACTIVE)),
+            act_saved_h=_compute_saved_h(act.get_policy_sums(REACTIVE)),
+            shadow_saved_h=_compute_saved_h(shadow.get_policy_sums(REACTIVE)),
             overlap_node_h=act.overlap_node_s / HOUR_S,
         )

@@ -35,7 +35,7 @@ ROUTINE = EventFilter(
         *(f"{action}: " for action in Action),
         *(f"{order}: " for order in request_enforcement.Order),
     ),
-    of_owners=_ASKED,
+    owner_beginning=_ASKED,
 )
 """The audit's events of a chain's ordinary life.
 

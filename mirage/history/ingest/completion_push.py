@@ -35,14 +35,14 @@ class PollingCadence:
         pause_s = (
             max(self.every_s, self.pushed_every_s) if is_push_working(times, now) else self.every_s
         )
-        has_link_ended = times.of_link is not None and times.of_link > looked_at
+        has_link_ended = times.last_of_link is not None and times.last_of_link > looked_at
         return looked_at + (min(LOOK_SOON_S, pause_s) if has_link_ended else pause_s)
 
 
 def is_push_working(times: PushTimes, now: int) -> bool:
     """Return whether pushes got through lately and none was missed."""
     has_recent_push = times.last is not None and now - times.last <= TRUSTED_S
-    has_recent_miss = times.missed is not None and now - times.missed <= TRUSTED_S
+    has_recent_miss = times.last_missed is not None and now - times.last_missed <= TRUSTED_S
     return has_recent_push and not has_recent_miss
 
 

@@ -84,11 +84,11 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
 
     A job that still waits counts once it has waited for longer than its p90.
     """
-    known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
+    known = [o for o in outcomes if o.has_started or o.wait_s > o.quantiles_s[2]]
     if len(known) < LEAST:
         return None
     wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
-    told_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
+    told_s = _round_short_waits(np.array([o.quantiles_s for o in known], dtype=np.float64))
     days = len({o.at // DAY_S for o in known})
     residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(told_s / HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS

@@ -85,14 +85,14 @@ def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     found = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
     for outcome in found:
-        day = outcome.foretold.submit // DAY_S * DAY_S
-        by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
+        day = outcome.forecast.submit // DAY_S * DAY_S
+        by_day.setdefault((day, outcome.forecast.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
         tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))
         for outcome in outcomes:
             _add_outcome(tally, outcome)
         job_forecasts.put_tally(tx, cluster_id, day, partition, tally.to_stored())
-    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in found])
+    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.forecast.key for outcome in found])
     job_forecasts.drop_forecasts_before(tx, cluster_id, now - _FORGOTTEN_S)
     return len(found)
 
@@ -101,5 +101,5 @@ def _add_outcome(tally: Tally, outcome: JobForecastOutcome) -> None:
     if outcome.wait_s is None:
         tally.gave_up += 1
         return
-    told = outcome.foretold
+    told = outcome.forecast
     tally.add_outcome(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)

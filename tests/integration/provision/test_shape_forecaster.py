@@ -231,7 +231,7 @@ def test_jobs_that_users_submit_are_tried(busy: BusyCluster) -> None:
         found = forecast_trials.list_outcomes(tx, busy.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
-    assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
+    assert all(o.quantiles_s[0] <= o.quantiles_s[1] <= o.quantiles_s[2] for o in found)
 
 
 def outcomes(
@@ -240,7 +240,9 @@ def outcomes(
     """Waits spread as the forecast means, then all of them longer by a factor."""
     waits = np.quantile(told_s, np.linspace(0.0, 1.0, count)) * factor
     return [
-        TrialOutcome(at=i % 10 * DAY, source="twin", told_s=told_s, wait_s=round(w), started=True)
+        TrialOutcome(
+            at=i % 10 * DAY, source="twin", quantiles_s=told_s, wait_s=round(w), has_started=True
+        )
         for i, w in enumerate(waits)
     ]
 
@@ -254,7 +256,7 @@ def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None
     forecast = Forecast(p10_s=600.0, p50_s=3600.0, p90_s=7200.0, samples=100)
     better = forecast_calibration.shift_forecast(forecast, found)
     again = [
-        replace(o, told_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
+        replace(o, quantiles_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
         for o in outcomes(200, told_s=told_s, factor=4.0)
     ]
     judged_again = forecast_calibration.compute_quality(again)
@@ -278,7 +280,9 @@ def test_few_trials_say_something_and_move_nothing() -> None:
 
 
 def test_less_than_a_minute_is_no_wait() -> None:
-    soon = TrialOutcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
+    soon = TrialOutcome(
+        at=0, source="twin", quantiles_s=(0.0, 0.0, 0.0), wait_s=59, has_started=True
+    )
     found = forecast_calibration.compute_quality([soon] * 30)
     assert found is not None
     assert (found.within, found.error_s) == (1.0, 0.0)
@@ -331,7 +335,7 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(busy: BusyCluster) -> Non
         found = forecast_trials.list_outcomes(
             tx, busy.cluster_id, trial.at, busy.cluster.read_clock(), 1000
         )
-        assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
+        assert trial.forecast.p90_s not in {o.quantiles_s[2] for o in found}
 
 
 def test_of_many_trials_one_in_so_many_counts_on_each_day(busy: BusyCluster) -> None:

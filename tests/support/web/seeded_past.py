@@ -85,7 +85,7 @@ def _outcome(
         nodes=after["nodes"],
         kind=kind,
         actual=under["mirage"] if kind is OutcomeKind.ACT else under["reactive"],
-        under=under,
+        by_policy=under,
     )
 
 
