@@ -83,7 +83,7 @@ class Site:
         rows += [_standby(n, self._began, free=n in self.moved_at) for n in range(there)]
         waiting = range(there)
         alone = {f"--jobs={_of_chain(n, 2)['JobID']}": _before_a_move(n) for n in waiting}
-        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), asked=alone)
+        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), by_argument=alone)
 
     def _new(self, command: str) -> list[list[str]]:
         log = self.folder / "bin" / f"{command}.log"

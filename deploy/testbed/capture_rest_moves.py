@@ -23,7 +23,7 @@ sys.path.insert(0, str(_ROOT))
 
 from mirage.slurm.clients.restd.token import RestToken  # noqa: E402 - after the path
 from mirage.slurm.restd import envelope  # noqa: E402
-from tests.support.cluster.rest_host import RestHost, started  # noqa: E402
+from tests.support.cluster.rest_host import RestHost, running_slurmrestd  # noqa: E402
 from tests.support.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
 
 _DATA = _ROOT / "tests" / "data" / "slurmrestd-moves"
@@ -65,7 +65,7 @@ def main() -> int:
     release = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True).stdout
     _DATA.mkdir(parents=True, exist_ok=True)
     try:
-        with started(testbed) as host:
+        with running_slurmrestd(testbed) as host:
             for version in _served(host):
                 asker = Asker(host, version)
                 _capture(testbed, asker)

@@ -41,7 +41,7 @@ def shows(
     mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
     asked = f"12|{ALICE}||{second}|Dependency|5|{dependency}|\n"
     queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
-    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+    commands.answers("squeue", queue, by_argument={"--jobs=12": asked})
 
 
 class Loop:

@@ -46,7 +46,7 @@ def sinfo(**states: str) -> str:
 
 
 def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked: str) -> str:
-    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+    commands.answers("squeue", queue, by_argument={"--jobs=12": asked})
     worker = Worker(store, SlurmCli(), 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
     for _ in range(3):  # Slurm is asked about links that are known
         worker.run_tick()

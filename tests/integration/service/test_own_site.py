@@ -40,7 +40,7 @@ def slurm(home: Path, monkeypatch: pytest.MonkeyPatch) -> QuietSlurm:
 def answer_all(slurm: QuietSlurm) -> None:
     node, partition = (ALL[0].text(f"scontrol-show-{what}.txt") for what in ("node", "partition"))
     asked = {"nodes": node, "node": node, "partitions": partition, "partition": partition}
-    slurm.answers("scontrol", SITE, asked=asked | {"reservation": NONE_RESERVED})
+    slurm.answers("scontrol", SITE, by_argument=asked | {"reservation": NONE_RESERVED})
 
 
 def start(*, config: str = "") -> Settings:

@@ -70,4 +70,4 @@ def show_two_links(
     text = (first + second).replace(delimited_rows.SEPARATOR, "|")
     newest = dependency if before_the_move is None else before_the_move
     alone = f"12|{ALICE}||PENDING|Dependency|5|{newest}|\n"
-    commands.answers("squeue", text, asked={"--jobs=12": alone})
+    commands.answers("squeue", text, by_argument={"--jobs=12": alone})

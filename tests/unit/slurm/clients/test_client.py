@@ -311,4 +311,4 @@ def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) 
 def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match="its owner could not lift that"):
         cluster(fake).hold_job(STANDBY, owner=ALICE)
-    assert fake.asked == []
+    assert fake.requests == []

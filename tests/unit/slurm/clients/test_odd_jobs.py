@@ -206,7 +206,7 @@ class Planned:
         names = [field.partition(":")[0] for field in MOVE_TARGET.split(",")]
         alone = text([[fields.get(name, "") for name in names]])
         asked = {"--jobs=11,12": rows, "--jobs=12": alone}
-        self.commands.answers("squeue", rows if queue is None else queue, asked=asked)
+        self.commands.answers("squeue", rows if queue is None else queue, by_argument=asked)
         self.worker.run_tick()
 
     def moves(self) -> list[str]:

@@ -234,7 +234,7 @@ class Chain:
         # What is asked right before a move.
         alone = text([["12", "1001", "", "PENDING", "Dependency", "1", "afterany:11(unfulfilled)"]])
         rows = text([first, second, *others])
-        self.commands.answers("squeue", rows, asked={"--jobs=12": alone})
+        self.commands.answers("squeue", rows, by_argument={"--jobs=12": alone})
         self.worker.run_tick()
 
     def moves(self) -> int:
