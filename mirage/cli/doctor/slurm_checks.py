@@ -90,7 +90,7 @@ def check_permissions(settings: Settings) -> list[Finding]:
     found = probe_permissions(
         runner,
         hides_jobs="jobs" in site.private_data,
-        operator=operator,
+        is_operator=operator,
         accounts=_list_coordinated_accounts(cluster),
     )
     moves = [
