@@ -32,7 +32,7 @@ def found(
 ) -> dict[str, ProbedPermission]:
     runner = CommandRunner(timeout_s=PATIENCE_S)
     told = probe_permissions(
-        runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts
+        runner, hides_jobs=hides_jobs, is_operator=is_operator(runner), accounts=accounts
     )
     return {a.move: a for a in told}
 
