@@ -80,10 +80,10 @@ class Replay:
 def load_workload(path: Path, params: Params) -> Workload:
     """Load the jobs of the trace in `path` that the cluster can run, by submission.
 
-    The workload contains what was known at submission, with two exceptions: the run time (the
-    simulator cuts it at the limit), and for a job cancelled while it waited, the instant of the
-    cancellation. Raises InputError for a file that cannot be read. Rows that make no sense are left
-    out (`load_replay` counts them).
+    The workload contains what was known at submission, with two exceptions. One is the run time,
+    which the simulator cuts at the limit. The other is when a job was cancelled while it waited.
+    Raises InputError for a file that cannot be read. Rows that make no sense are left out
+    (`load_replay` counts them).
     """
     return load_replay(path, params).workload
 

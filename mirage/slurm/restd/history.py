@@ -37,8 +37,10 @@ NOTHING_FOUND = 9003
 """The error of an answer without records, which Mirage ignores (ESLURM_REST_EMPTY_RESULT)."""
 
 _COMPLETENESS_PARAMETERS = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
-"""Parameters that are set to "true" if the server's OpenAPI document has them: no steps, every run
-of a requeued job, and full times, which would otherwise be cut to the window (24.11, 26.05)."""
+"""Parameters that are set to "true" if the server's OpenAPI document has them.
+
+They ask for no steps, for every run of a requeued job, and for full times. Without the last one
+24.11 and 26.05 cut the times to the window."""
 
 
 def build_window_query(since: int, until: int) -> list[tuple[str, str]]:
