@@ -206,12 +206,13 @@ def place_instants(
         start=start, end=end, planned_start=None, expected_end=None, cancelled_at=None
     )
     if state in _WAITING:
-        instants.update(start=None, end=None, planned_start=start)
+        instants["start"], instants["planned_start"] = None, start
+        instants["end"] = None
     elif state in _RUNNING:
         if state is not JobState.COMPLETING:
-            instants.update(end=None, expected_end=end)
+            instants["end"], instants["expected_end"] = None, end
     elif end is not None and has_not_run(state, start, end, node_list):
-        instants.update(start=None, cancelled_at=end)
+        instants["start"], instants["cancelled_at"] = None, end
     return instants
 
 

@@ -17,8 +17,13 @@ def change_job(job: Job, **changes: Any) -> Job:
     """Return the job with changes; `start` and `end` are as Slurm shows them, for the new state."""
     changed = replace(job, **changes)
     instants = place_instants(changed.state, changed.start, changed.end, changed.node_list)
-    kept = {n: value for n, value in instants.items() if value is not None or n in {"start", "end"}}
-    return replace(changed, **kept)
+    # What is None besides start and end stays as it was.
+    placed: dict[str, Any] = {
+        name: value
+        for name, value in instants.items()
+        if value is not None or name in {"start", "end"}
+    }
+    return replace(changed, **placed)
 
 
 def index_jobs(jobs: Iterable[Job]) -> dict[int, Job]:

@@ -230,7 +230,7 @@ def test_jobs_that_users_submit_are_tried(busy: BusyCluster) -> None:
         later = busy.cluster.read_clock() + 30 * DAY
         found = forecast_trials.list_outcomes(tx, busy.cluster_id, 0, later, 1000)
     assert len(found) > 10
-    assert any(o.started for o in found)
+    assert any(o.has_started for o in found)
     assert all(o.quantiles_s[0] <= o.quantiles_s[1] <= o.quantiles_s[2] for o in found)
 
 
@@ -294,7 +294,7 @@ def test_less_than_a_minute_is_no_wait() -> None:
 def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     started = outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0)
     waits = [
-        replace(o, started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
+        replace(o, has_started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
     ]
     found = forecast_calibration.compute_quality([*started, *waits])
     assert found is not None

@@ -176,7 +176,7 @@ def install(
         {"row": job.row(), "in_queue": job.in_queue, "lies": job.lies, "guess": job.guess}
         for job in jobs
     ]
-    content = {"common": COMMON, "jobs": rows, "helpformat": helpformat}
+    content: dict[str, Any] = {"common": COMMON, "jobs": rows, "helpformat": helpformat}
     content["separator_known"] = separator_known
     table.write_text(json.dumps(content), encoding="ascii")
     for name in ("squeue", "sacct", "scontrol"):
