@@ -73,11 +73,11 @@ def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner 
     A plan that the service did not write comes from the running link, or from somebody who changed
     a plan. The running link changes a plan only if it still is as the link wrote it.
     """
-    was = None if known is None else known.plan_min
-    by = None if known is None else known.planned_by
-    if minutes == was and (minutes is None or by is not None):
-        return by
-    if minutes is None or by in {Planner.SERVICE, Planner.USER}:
+    minutes_before = None if known is None else known.plan_min
+    planner = None if known is None else known.planned_by
+    if minutes == minutes_before and (minutes is None or planner is not None):
+        return planner
+    if minutes is None or planner in {Planner.SERVICE, Planner.USER}:
         return Planner.USER
     return infer_planner(job)
 
@@ -92,20 +92,23 @@ def update_release(
     not look at the queue at that time, the running link's plan released the standby.
     """
     at = link.eligible
-    if at is None or at > link.seen_at or link.freed_at is not None or not _is_out(link, in_queue):
+    if at is None or at > link.seen_at or link.freed_at is not None:
+        return link
+    if not _is_known_released(link, in_queue):
         return link
     if predecessor is None or not _is_early(at, predecessor, link):
         return link
     known = before if before is not None and before.job_id == link.job_id else None
     if known is not None and known.planned_release is not None and at >= known.planned_release:
         return replace(link, freed_at=at, freed_by=known.planned_by or Planner.LINK)
-    watched = known is not None and known.seen_at >= at - GRACE_S
-    if watched or at <= link.submit:
+    # The service looked at the queue at that time, and saw no plan: some other change released it.
+    was_watched = known is not None and known.seen_at >= at - GRACE_S
+    if was_watched or at <= link.submit:
         return link
     return replace(link, freed_at=at, freed_by=Planner.LINK)
 
 
-def _is_out(link: Link, in_queue: bool) -> bool:
+def _is_known_released(link: Link, in_queue: bool) -> bool:
     """Return whether the standby is known to be released.
 
     Accounting shows no dependencies, so it does not tell this of a waiting job. A pinned standby is
@@ -123,6 +126,6 @@ def _is_early(at: int, predecessor: Link, link: Link) -> bool:
     if predecessor.start is None or at <= predecessor.start:
         return False
     if predecessor.state is LinkState.ENDED:
-        known = predecessor.end_state is not JobState.UNKNOWN
-        return known and predecessor.end is not None and at < predecessor.end
+        has_known_end = predecessor.end_state is not JobState.UNKNOWN
+        return has_known_end and predecessor.end is not None and at < predecessor.end
     return predecessor.state is LinkState.RUNNING and predecessor.seen_at >= link.seen_at

@@ -47,7 +47,7 @@ _POLICIES = (*POLICY_NAMES, "models/NAME", "models/NAME/VERSION")
 def _validate_policy_name(name: str) -> str:
     """Return the name if it has the form of a policy's name; raises ValueError if not.
 
-    Whether a model can be used is checked where it is loaded (`wiring.build_rules`).
+    Whether a model can be used is checked where it is loaded (`wiring.build_decision_settings`).
     """
     if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
         raise ValueError("no policy has this name")

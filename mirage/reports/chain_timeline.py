@@ -135,7 +135,7 @@ def _build_point(row: DecisionRow) -> CoursePoint | None:
     made = row.forecast
     if made is None:
         return None
-    # A run of waits shows its newest numbers (`store.chains.decisions`).
+    # A run of waits shows its newest numbers (`database.chains.decisions`).
     at = row.last_at
     return CoursePoint(
         at=at,

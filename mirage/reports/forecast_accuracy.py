@@ -82,7 +82,7 @@ class PartitionAccuracy:
 class SourceQuality:
     """The quality of the forecasts that users get from one source before they submit a job.
 
-    `services.forecasts.forecast_calibration` judges the sources.
+    `provision.forecasts.forecast_calibration` judges the sources.
     """
 
     source: str

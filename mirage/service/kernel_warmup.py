@@ -2,10 +2,10 @@
 
 `python -m mirage.service.kernel_warmup [FILE]`.
 
-numba compiles what is called first, for a minute or more after an installation or an upgrade, and
-keeps it on disk (`sim.arrays.jit`). In the worker that would be a minute without a look at the
-queue, so this runs in a process beside it (`bootstrap.service_run`): for the cluster of the
-cluster file, or, without that file, for a cluster as the demo's.
+numba compiles a function at its first call: a minute or more after an installation or an upgrade.
+It keeps the result on disk (`simulator.arrays.jit`). In the worker that would be a minute without a
+look at the queue, so this module runs in a process of its own (`service_run.KernelCompiler`). It
+compiles for the cluster of the cluster file, or, without that file, for a cluster like the demo's.
 """
 
 import os

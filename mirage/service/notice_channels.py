@@ -7,7 +7,7 @@ from mirage.chains.notices.channels.mail import Mailer
 from mirage.chains.notices.channels.webhook import Webhook
 from mirage.chains.notices.digest import Digest
 from mirage.chains.notices.notice_delivery import Courier, Pace, Send
-from mirage.chains.notices.notices import Channel, Watch
+from mirage.chains.notices.notices import Channel, NoticeRecorder
 from mirage.config.settings import NotifySettings
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError
@@ -16,12 +16,12 @@ from mirage.service.wiring import Service
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def build_watch(notify: NotifySettings) -> Watch | None:
+def build_notice_recorder(notify: NotifySettings) -> NoticeRecorder | None:
     """Return what records notices for the worker's delivery; None if no channel is configured."""
     channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
-    return Watch(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
+    return NoticeRecorder(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
 
 
 def build_courier(service: Service) -> Courier | None:

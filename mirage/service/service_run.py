@@ -276,30 +276,30 @@ def _build_worker(
         history_s=polling.history_s,
         pushed_queue_s=polling.pushed_queue_s,
     )
-    rules = wiring.build_rules(service)
+    provision = wiring.build_decision_settings(service)
     if known is not None:
-        rules = replace(rules, reach=known.reach, accrual=known.accrual)
-    observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
+        provision = replace(provision, reach=known.reach, accrual=known.accrual)
+    observer = provision.observer and replace(provision.observer, is_compiled=is_compiled)
 
     return Worker(
         service.store,
         HeartbeatCluster(service.cluster, alive),
         service.cluster_id,
-        rules=replace(rules, observer=observer),
+        settings=replace(provision, observer=observer),
         intervals=intervals,
         kill_file=settings.service.state_dir / kill_switch.FILE,
         owner_uid=owner_uid,
-        foreteller=ShapeForecaster(),
-        watch=notice_channels.build_watch(settings.notify),
+        shape_forecaster=ShapeForecaster(),
+        notices=notice_channels.build_notice_recorder(settings.notify),
         usage=wiring.get_usage_reader(service.cluster),
-        sensor=_build_sensor(service, alive),
-        alarms=wiring.get_alarm_reader(service.cluster),
-        keep=Retention(**settings.retention.model_dump()),
+        load_sensor=_build_load_sensor(service, alive),
+        forgeries=wiring.get_forgery_reader(service.cluster),
+        retention=Retention(**settings.retention.model_dump()),
         chains_a_day=settings.quota.registrations_per_day,
     )
 
 
-def _build_sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
+def _build_load_sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
     ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
     if ask is None or every_s == 0:
         return None

@@ -26,7 +26,7 @@ from mirage.policies.auto_policy import AutoPolicy
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDescription
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.reports.slurmctld_load import DiagnosisReader
 from mirage.service import path_security
 from mirage.slurm.clients.call_stats import CallTotals
@@ -113,7 +113,7 @@ def get_diagnosis_reader(cluster: Cluster) -> DiagnosisReader | None:
     return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
-def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
+def get_forgery_reader(cluster: Cluster) -> Callable[[], list[str]]:
     """Return a function that takes the alarms since its last call, for the audit.
 
     An alarm tells of text that somebody else wrote into one of Slurm's answers.
@@ -147,14 +147,14 @@ def open_store(settings: Settings) -> Store:
     return store
 
 
-def build_rules(service: Service) -> Rules:
-    """Return the service's rules. Raises InputError for an unusable policy or cluster file."""
+def build_decision_settings(service: Service) -> DecisionSettings:
+    """Return what a tick decides by. Raises InputError for an unusable policy or cluster file."""
     provision = service.settings.provision
-    found = get_policy_loader(service.settings)
-    found(provision.policy)
-    return Rules(
-        policy=found,
-        default=provision.policy,
+    get_policy = get_policy_loader(service.settings)
+    get_policy(provision.policy)
+    return DecisionSettings(
+        get_policy=get_policy,
+        default_policy=provision.policy,
         observer=_build_observer(service),
         accrues_always=_build_accrual_check(service),
         hides_jobs=_build_privacy_check(service.cluster),

@@ -18,7 +18,7 @@ class TableMetadata:
     """The file's name."""
     trace_sha256: str
     cluster: dict[str, Any]
-    """Every field of sim.types.Params."""
+    """Every field of simulator.types.Params."""
     nodes: int
     time_limit_s: int
     """Of both jobs."""

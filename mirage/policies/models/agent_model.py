@@ -50,7 +50,7 @@ class AgentModel:
         self._session = session
 
     def predict_advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Return the advantage [R] for inputs by the names of `policy.models.onnx_session`."""
+        """Return the advantage [R] for inputs by the names of `policies.models.onnx_session`."""
         (found,) = self._session.run([ADVANTAGE], dict(inputs))
         advantage: NDArray[np.float32] = found[:, 0]
         return advantage

@@ -27,13 +27,13 @@ from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, running
 from tests.support.provision.slurm_jobs import standby as held
 
-RULES = Rules(policy=Always, default="always")
+SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 MINUTE = 60
 
 
@@ -43,7 +43,7 @@ class Scene:
     def __init__(self, store: Store, *, forgets: bool) -> None:
         self.store, self._forgets = store, forgets
         self.cluster = Written(running(1), held(2))
-        self.rules = RULES
+        self.settings = SETTINGS
         with store.begin() as tx:
             clusters.ensure_cluster(tx, "lab")
 
@@ -53,7 +53,7 @@ class Scene:
     def tick(self, after_s: int = MINUTE) -> None:
         self.forget()
         self.cluster.at += after_s
-        Worker(self.store, self.cluster, 1, rules=self.rules).run_tick()
+        Worker(self.store, self.cluster, 1, settings=self.settings).run_tick()
         self.forget()
 
     def forget(self) -> None:
@@ -179,7 +179,7 @@ def submitted_by_the_running_link(scene: Scene) -> object:
 def demoted(scene: Scene) -> object:
     """A demotion ends by itself a day later; until then nothing is moved."""
     limits = Limits(demote_after=1, demote_error_s=10.0)
-    scene.rules = Rules(policy=Always, default="always", limits=limits)
+    scene.settings = DecisionSettings(get_policy=Always, default_policy="always", limits=limits)
     scene.tick()
     scene.mode(Mode.ACT)
     with scene.store.begin() as tx:

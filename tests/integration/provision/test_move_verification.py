@@ -6,7 +6,7 @@ from mirage.chains.request_enforcement import ASK_AGAIN_S
 from mirage.database.chains import decisions
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import Position
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
@@ -47,8 +47,8 @@ def shows(
 class Loop:
     def __init__(self, store: Store) -> None:
         self.store, self.slurm = store, Clock()
-        rules = Rules(policy=Always, default="always")
-        self.worker = Worker(store, self.slurm, 1, rules=rules)
+        settings = DecisionSettings(get_policy=Always, default_policy="always")
+        self.worker = Worker(store, self.slurm, 1, settings=settings)
 
     def tick(self, after_s: int = 60) -> None:
         self.slurm.at += after_s

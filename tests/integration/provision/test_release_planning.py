@@ -18,7 +18,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policies.rules.lead_rules import Reactive, decide_by_lead
 from mirage.provision import move_verification
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.provision.release_planning import compute_cost_h
 from mirage.slurm.commands import squeue
@@ -74,7 +74,9 @@ class Site:
 
     def __init__(self, store: Store, policy: Any = None, **limits: Any) -> None:
         self.store, self.policy = store, policy or Leads()
-        self.rules = Rules(policy=lambda _: self.policy, default="leads", limits=Limits(**limits))
+        self.settings = DecisionSettings(
+            get_policy=lambda _: self.policy, default_policy="leads", limits=Limits(**limits)
+        )
         self.cluster = Written()
         self.looked_at: int | None = None
 
@@ -89,7 +91,7 @@ class Site:
             move_verification.verify_moves(tx, 1, queue, self.looked_at)
         self.looked_at = now
         provision_handovers(
-            self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.rules
+            self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.settings
         )
         return list(self.cluster.moves)
 

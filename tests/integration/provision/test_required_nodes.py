@@ -7,7 +7,7 @@ from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterUnavailable
 from mirage.policies.rules.lead_rules import Reactive
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
@@ -47,7 +47,12 @@ def sinfo(**states: str) -> str:
 
 def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked: str) -> str:
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
-    worker = Worker(store, SlurmCli(), 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
+    worker = Worker(
+        store,
+        SlurmCli(),
+        1,
+        settings=DecisionSettings(get_policy=lambda _: Reactive(), default_policy="r"),
+    )
     for _ in range(3):  # Slurm is asked about links that are known
         worker.run_tick()
     found = chain(store).at_risk
@@ -111,7 +116,12 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) 
     )
     cluster.known_nodes = (drained,)
     cluster.trouble["asked_nodes"] = ClusterUnavailable("no answer")
-    worker = Worker(lab_store, cluster, 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
+    worker = Worker(
+        lab_store,
+        cluster,
+        1,
+        settings=DecisionSettings(get_policy=lambda _: Reactive(), default_policy="r"),
+    )
     for _ in range(3):
         worker.run_tick()
         cluster.at += 60

@@ -71,5 +71,5 @@ def test_a_plan_near_its_release_goes_where_nobody_waits_any_more(switches: Stor
 
 def test_of_a_queue_with_gaps_nobody_can_say_that_none_waits(switches: Store) -> None:
     site = Site(switches, Leads(40.0), max_lead_s=48 * HOUR)
-    site.rules = replace(site.rules, hides_jobs=lambda: True)
+    site.settings = replace(site.settings, hides_jobs=lambda: True)
     assert site.tick(runs(), stands()) == [("hold", 12, TOLD.format(FLOOR_MIN))]

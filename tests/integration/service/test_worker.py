@@ -20,7 +20,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
 from mirage.history.ingest.live_ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import FORGED, Worker
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.forgery_alarms import ForgeryAlarms
@@ -44,7 +44,13 @@ DAY = 86400
 
 
 def worker(store: Store, cluster: Written, **options: Any) -> Worker:
-    return Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), **options)
+    return Worker(
+        store,
+        cluster,
+        1,
+        settings=DecisionSettings(get_policy=Always, default_policy="always"),
+        **options,
+    )
 
 
 def tick(cluster: Written, *workers: Worker, after_s: int = 60) -> None:
@@ -288,7 +294,7 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(
     acting_store: Store,
 ) -> None:
     alarms = ForgeryAlarms()
-    found = worker(acting_store, Written(running(1), standby(2)), alarms=alarms.take_alarms)
+    found = worker(acting_store, Written(running(1), standby(2)), forgeries=alarms.take_alarms)
     for sentence in ("first", "second", "second"):
         alarms.add_alarm(sentence)
     found.run_tick()

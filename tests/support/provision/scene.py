@@ -12,7 +12,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.ports import Policy, SimplePolicy
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params
 from tests.support.provision import slurm_jobs
@@ -74,14 +74,16 @@ class Scene:
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=2 * HOUR)
         self.cluster.submit_chain(CHAIN, links=3, time_limit_s=HOUR)
         self.cluster.advance(30)
-        self.rules = Rules(policy=policies, default="always", limits=limits or Limits())
+        self.settings = DecisionSettings(
+            get_policy=policies, default_policy="always", limits=limits or Limits()
+        )
         with store.begin() as tx:
             self.cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, mode)
         self.worker = self.new_worker()
 
     def new_worker(self) -> Worker:
-        return Worker(self.store, self.cluster, self.cluster_id, rules=self.rules)
+        return Worker(self.store, self.cluster, self.cluster_id, settings=self.settings)
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)

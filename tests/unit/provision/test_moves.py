@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import (
@@ -32,15 +32,15 @@ from tests.support.provision.slurm_jobs import (
 )
 from tests.support.slurm.printed_jobs import reread_queue_job
 
-RULES = Rules(policy=Always, default="always")
+SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 
 
-def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
+def tick(store: Store, cluster: Written, settings: DecisionSettings = SETTINGS) -> None:
     queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), queue.taken_at)
         reconcile_intentions(tx, 1, queue.taken_at)
-    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), settings)
 
 
 def freed(store: Store, *shown: Job) -> Written:
@@ -131,7 +131,7 @@ def test_a_pinned_standby_is_unpinned_when_freed(acting_store: Store) -> None:
     with acting_store.begin() as tx:
         chains.save_link(tx, 1, replace(links(acting_store)[2], position=Position.PINNED))
     queue = cluster.fetch_queue()
-    provision_handovers(acting_store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
+    provision_handovers(acting_store, cluster, 1, Snapshot(queue=queue, nodes=()), SETTINGS)
     assert cluster.moves == [("unpin", 12, "")]
 
 
@@ -194,8 +194,8 @@ def pair(number: int, **fields: Any) -> list[Job]:
     return [first, job(2, job_id=JobId(base + 1), **given)]
 
 
-def within(node_h: float) -> Rules:
-    return replace(RULES, limits=Limits(account_overlap_node_h=node_h))
+def within(node_h: float) -> DecisionSettings:
+    return replace(SETTINGS, limits=Limits(account_overlap_node_h=node_h))
 
 
 def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store: Store) -> None:
