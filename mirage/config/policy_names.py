@@ -1,6 +1,7 @@
 """The names of the policies that need no model, for settings and shell completion.
 
-`policies.registry` has the policies themselves. Importing it takes a second, too long for both uses.
+`policies.registry` has the policies themselves. Importing it takes a second, which is too long for
+both uses.
 """
 
 POLICY_NAMES = (

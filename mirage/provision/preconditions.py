@@ -93,8 +93,8 @@ def _wait_for_links_plan(standby: Link, predecessor: Link, now: int) -> Decision
     if not is_same_end or at + GRACE_S < now or not has_mirage_plan(standby):
         return None
     reason = (
-        f"its link gave its nodes back at {_format_instant(returned_at)} and planned its next release "
-        f"for {_format_instant(at)}"
+        f"its link gave its nodes back at {_format_instant(returned_at)} and planned its next "
+        f"release for {_format_instant(at)}"
     )
     return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
 
