@@ -216,8 +216,8 @@ def _build_short_waits(evidence: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.SHORT_WAITS,
         "Waits are too short to matter: you do not need Mirage here.",
-        f"A plain afterany dependency interrupts a chain by {evidence.reactive_h:.2f} h per hand-over. "
-        f"Below {SHORT_H:g} h no change is worth the effort.",
+        f"A plain afterany dependency interrupts a chain by {evidence.reactive_h:.2f} h per "
+        f"hand-over. Below {SHORT_H:g} h no change is worth the effort.",
     )
 
 
@@ -251,8 +251,8 @@ def _build_undecided(evidence: RecommendationEvidence) -> Recommendation:
         "This history cannot tell Mirage from a plain early dependency "
         "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and "
         "repeat the report with more history.",
-        f"Mirage's cost per hand-over differs by {_format_signed(evidence.on_early)} h from afterany "
-        f"with the flag, and by {_format_signed(evidence.on_reactive)} h from afterany without it. "
+        f"Mirage's cost per hand-over differs by {_format_signed(evidence.on_early)} h from "
+        f"afterany with the flag, and by {_format_signed(evidence.on_reactive)} h from afterany without it. "
         "Between the two, the flag changes the cost by "
         f"{_format_signed(evidence.early_on_reactive)} h. {_describe_threshold()} "
         f"{_estimate_needed_history(evidence.on_early)}",
@@ -277,8 +277,8 @@ def _build_saving(evidence: RecommendationEvidence) -> Recommendation:
     low, high = sorted(-end for end in evidence.saved.interval_h)
     return Recommendation(
         ReportVerdict.SAVES,
-        f"Mirage would save {-evidence.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption per "
-        f"hand-over, for {evidence.overlap_h:.2f} h of overlap.",
+        f"Mirage would save {-evidence.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption "
+        f"per hand-over, for {evidence.overlap_h:.2f} h of overlap.",
         f"Plain afterany interrupts a chain by {evidence.reactive_h:.2f} h per hand-over. Mirage's "
         f"cost differs by {_format_signed(evidence.on_reactive)} h from it, and by "
         f"{_format_signed(evidence.on_early)} h from afterany with ACCRUE_ALWAYS. "
