@@ -252,8 +252,8 @@ def _build_undecided(evidence: RecommendationEvidence) -> Recommendation:
         "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and "
         "repeat the report with more history.",
         f"Mirage's cost per hand-over differs by {_format_signed(evidence.on_early)} h from "
-        f"afterany with the flag, and by {_format_signed(evidence.on_reactive)} h from afterany without it. "
-        "Between the two, the flag changes the cost by "
+        f"afterany with the flag, and by {_format_signed(evidence.on_reactive)} h from afterany "
+        "without it. Between the two, the flag changes the cost by "
         f"{_format_signed(evidence.early_on_reactive)} h. {_describe_threshold()} "
         f"{_estimate_needed_history(evidence.on_early)}",
     )
