@@ -27,8 +27,8 @@ NOWHERE = Path("nowhere")
 
 def auto() -> AutoPolicy:
     """Of rules alone, and quick to believe what it sees."""
-    how = Weighing(half_life_days=10.0, fewest_days=2.0)
-    return replace(registry.build_auto(NOWHERE), how=how)
+    weighing = Weighing(half_life_days=10.0, fewest_days=2.0)
+    return replace(registry.build_auto(NOWHERE), weighing=weighing)
 
 
 def chosen(
@@ -118,7 +118,8 @@ def test_where_acting_only_costs_it_learns_not_to_act() -> None:
 
 def test_it_leaves_a_candidate_that_turns_bad() -> None:
     both = AutoPolicy(
-        tuple(c for c in auto().candidates if c.name in ("quantile", "reactive")), how=auto().how
+        tuple(c for c in auto().candidates if c.name in ("quantile", "reactive")),
+        weighing=auto().weighing,
     )
     made = daily([1.0] * 15 + [0.0] * 40, shown_s=HOUR_S)
     heard: list[Choice] = []
