@@ -33,7 +33,7 @@ def auto() -> AutoPolicy:
 
 def chosen(
     made: EpisodeTable, heard: list[Choice] | None = None, asked: AutoPolicy | None = None
-) -> policy_runner.Chosen:
+) -> policy_runner.ChosenInstants:
     told = (lambda _: None) if heard is None else heard.append
     terms = Terms(overlap_price=PRICE)
     played = walk_forward.play_auto(
@@ -42,7 +42,7 @@ def chosen(
     return played.chosen
 
 
-def cost_h(made: EpisodeTable, instants: policy_runner.Chosen) -> np.ndarray:
+def cost_h(made: EpisodeTable, instants: policy_runner.ChosenInstants) -> np.ndarray:
     return HandoverOutcomes.from_choices(made, instants).compute_cost_h(PRICE)
 
 
