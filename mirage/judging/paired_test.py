@@ -1,4 +1,4 @@
-"""Tests whether a new policy is cheaper than the old one on the same hand-overs, and not by luck."""
+"""Tests whether a new policy is cheaper than the old one on the same hand-overs, beyond luck."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -129,8 +129,8 @@ def play_own_plan(
 
     The running link plans its successor's release by the rule when it starts, and twice more at
     most, as slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The
-    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `on_decided` is
-    called with each hand-over decided.
+    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `on_decided`
+    is called with the number of each hand-over once it is played.
     """
     return _PolicyRun(table, rule, terms).play_planned_handovers(on_decided)
 

@@ -48,7 +48,7 @@ class Scene:
             clusters.ensure_cluster(tx, "lab")
 
     def show(self, *jobs: Job) -> None:
-        self.cluster.shown = list(jobs)
+        self.cluster.jobs = list(jobs)
 
     def tick(self, after_s: int = MINUTE) -> None:
         self.forget()
@@ -98,7 +98,7 @@ def undone_each_minute(scene: Scene) -> object:
 
 def refused(scene: Scene) -> object:
     scene.tick()
-    scene.cluster.trouble["suspend"] = ClusterRefused("Access denied")
+    scene.cluster.errors["suspend"] = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     for _ in range(5):
         scene.tick()

@@ -33,9 +33,9 @@ def freed(
     cluster = Written(running(1), job(2, dependency=dependency), *shown)
     cluster.records = list(records)
     if silent:
-        cluster.trouble["jobs"] = ClusterUnavailable("no answer")
+        cluster.errors["jobs"] = ClusterUnavailable("no answer")
     if says:
-        cluster.trouble["free"] = ClusterRefused(says)
+        cluster.errors["free"] = ClusterRefused(says)
     Worker(
         store, cluster, 1, settings=DecisionSettings(get_policy=Always, default_policy="always")
     ).run_tick()

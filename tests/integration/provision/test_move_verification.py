@@ -12,7 +12,7 @@ from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
 from tests.support.cluster.commands import FakeCommands
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, events, links
 
@@ -35,12 +35,12 @@ def shows(
     started = {"StartTime": str(NOW - 300), "NodeList": "gpu01", "UserID": str(ALICE)}
     again = {"StartTime": "N/A", "SubmitTime": str(NOW + 90), "UserID": str(ALICE)}
     shown = again if first == "PENDING" else {**started, "EndTime": end}
-    before = printed(**shown, State=first, Reason="None", Comment=f"mirage:{CHAIN}:1")
+    before = print_row(**shown, State=first, Reason="None", Comment=f"mirage:{CHAIN}:1")
     mine = {"JobID": "12", "State": second, "Dependency": dependency}
     mine |= {"UserID": str(ALICE), "Comment": f"mirage:{CHAIN}:2"}
     mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
     asked = f"12|{ALICE}||{second}|Dependency|5|{dependency}|\n"
-    queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
+    queue = (before + print_row(**mine)).replace(delimited_rows.SEPARATOR, "|")
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
 
 

@@ -20,7 +20,7 @@ from mirage.provision.control.limits import Limits
 from mirage.simulator.types import Outage
 from mirage.twin.cache import TwinCache
 from tests.support.cluster.nodes import set_node_outage
-from tests.support.provision.scene import HOUR, Failing, Scene
+from tests.support.provision.scene import HOUR, FailingCluster, Scene
 from tests.support.slurm.printed_jobs import reread_queue_job
 
 
@@ -235,7 +235,7 @@ def test_a_pin_that_slurm_refuses_is_not_asked_for_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And stops nothing else: the candidates decide from then on."""
-    monkeypatch.setattr(Failing, "pin_standby", _refuse)
+    monkeypatch.setattr(FailingCluster, "pin_standby", _refuse)
     made = scene(store, "auto")
     made.tick(1200)
     refused = [row for row in made.decisions if row.effect is Effect.REFUSED]

@@ -12,7 +12,7 @@ from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
 from tests.support.cluster.commands import FakeCommands
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, Written, chain, job, running
 
 ASIDE = "ReqNodeNotAvail, May be reserved for other job"
@@ -29,7 +29,7 @@ def mute_commands(commands: FakeCommands) -> FakeCommands:
 def pair(reason: str, nodes: str = "1") -> str:
     """Link 1 runs; link 2 waits, and is free."""
     common = {"UserID": "1000", "NumNodes": nodes}
-    first = printed(
+    first = print_row(
         **common,
         State="RUNNING",
         Reason="None",
@@ -37,7 +37,7 @@ def pair(reason: str, nodes: str = "1") -> str:
         NodeList="gpu01",
         Comment=f"mirage:{CHAIN}:1",
     )
-    second = printed(**common, JobID="12", Reason=reason, Comment=f"mirage:{CHAIN}:2")
+    second = print_row(**common, JobID="12", Reason=reason, Comment=f"mirage:{CHAIN}:2")
     return (first + second).replace(delimited_rows.SEPARATOR, "|")
 
 
@@ -115,7 +115,7 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) 
         gpus_used=0,
     )
     cluster.known_nodes = (drained,)
-    cluster.trouble["asked_nodes"] = ClusterUnavailable("no answer")
+    cluster.errors["asked_nodes"] = ClusterUnavailable("no answer")
     worker = Worker(
         lab_store,
         cluster,
@@ -126,8 +126,8 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) 
         worker.run_tick()
         cluster.at += 60
     assert chain(lab_store).at_risk is None
-    del cluster.trouble["asked_nodes"]
-    cluster.asks[JobId(12)] = "gpu02"
+    del cluster.errors["asked_nodes"]
+    cluster.requested_nodes[JobId(12)] = "gpu02"
     for _ in range(2):
         worker.run_tick()
         cluster.at += HOUR // 60

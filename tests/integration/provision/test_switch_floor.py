@@ -17,7 +17,7 @@ from tests.integration.provision.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW
 
 
@@ -30,7 +30,7 @@ def switches(acting_chain_store: Store) -> Store:
     return acting_chain_store
 
 
-WAITS = printed(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason="Priority")
+WAITS = print_row(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason="Priority")
 FLOOR_MIN = 10 + 144
 """The start-up, and a tenth of the time limit."""
 

@@ -33,12 +33,14 @@ class Always(SimplePolicy):
         )
 
 
-class Failing(SimulatedCluster):
-    """Raises `error` at `free_standby`: before Slurm heard of it, or after."""
+class FailingCluster(SimulatedCluster):
+    """A cluster whose `free_standby` raises `error`, before the move reaches Slurm or after."""
 
     error: BaseException | None = None
-    heard = False
-    asked = 0
+    reaches_slurm = False
+    """Whether the move is made before the error."""
+    move_count = 0
+    """The calls of `free_standby` so far."""
 
     def free_standby(
         self,
@@ -49,8 +51,8 @@ class Failing(SimulatedCluster):
         unpin: bool = False,
         seen: str | None = None,
     ) -> None:
-        self.asked += 1
-        if self.heard or self.error is None:
+        self.move_count += 1
+        if self.reaches_slurm or self.error is None:
             super().free_standby(
                 standby, owner=owner, dependency=dependency, unpin=unpin, seen=seen
             )
@@ -59,7 +61,7 @@ class Failing(SimulatedCluster):
 
 
 class Scene:
-    """Two nodes: the chain's first link runs on one, somebody else on the other for two hours."""
+    """Two nodes: the chain's first link runs on one, another chain on the other for two hours."""
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class Scene:
         limits: Limits | None = None,
     ) -> None:
         self.store = store
-        self.cluster = Failing(Params(nodes=2, bf_interval_s=10), now=slurm_jobs.NOW)
+        self.cluster = FailingCluster(Params(nodes=2, bf_interval_s=10), now=slurm_jobs.NOW)
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=2 * HOUR)
         self.cluster.submit_chain(CHAIN, links=3, time_limit_s=HOUR)
         self.cluster.advance(30)
@@ -111,7 +113,7 @@ class Scene:
 
     @property
     def decisions(self) -> list[DecisionRow]:
-        """Of the standby, oldest first."""
+        """Return the decisions about the standby, oldest first."""
         with self.store.read() as tx:
             rows = decisions.list_decisions(tx, 1, chain_id=CHAIN)
         return [row for row in rows if row.index == 2][::-1]

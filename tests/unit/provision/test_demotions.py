@@ -57,7 +57,7 @@ class Looks:
     def tick(self, at: int) -> list[JobId]:
         """Return the standbys that were moved."""
         self.cluster.at = at
-        self.cluster.shown = [one for shown in self.shown.values() for one in shown]
+        self.cluster.jobs = [one for shown in self.shown.values() for one in shown]
         self.cluster.moves.clear()
         queue = self.cluster.fetch_queue()
         with self.store.begin() as tx:
@@ -253,7 +253,7 @@ def test_only_the_default_policys_errors_demote(looks: Looks) -> None:
     settings, now = replace(SETTINGS, get_policy=Another), NOW
     for number in range(1, 6):
         looks.show(number, NOW, BOB)
-    looks.cluster.shown = [one for shown in looks.shown.values() for one in shown]
+    looks.cluster.jobs = [one for shown in looks.shown.values() for one in shown]
     queue = looks.cluster.fetch_queue()
     with looks.store.begin() as tx:
         link_sync.sync_links(tx, 1, link_sync.list_marked_jobs(queue), NOW)
