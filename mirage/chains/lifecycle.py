@@ -66,12 +66,15 @@ def register_chain(
     TooMany above MAX_UNSEEN_CHAINS.
     """
     _check_registration(new)
-    known = _find_chain(tx, cluster_id, new.chain_id)
-    if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
+    stored = _find_chain(tx, cluster_id, new.chain_id)
+    if not is_made_for(new.chain_id, uid) or (stored is not None and stored.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
-    if known is None and chains.list_chains_elsewhere(tx, cluster_id, [new.chain_id]):
+    if stored is None and chains.list_chains_elsewhere(tx, cluster_id, [new.chain_id]):
         raise NotAllowed(f"chain {new.chain_id} belongs to another cluster")
-    if known is None and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
+    if (
+        stored is None
+        and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS
+    ):
         raise TooMany(
             f"{MAX_UNSEEN_CHAINS} of your registered chains have no job in Slurm yet, the most "
             "allowed: submit their jobs, wait a minute, and register more chains then"
@@ -80,10 +83,10 @@ def register_chain(
         chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
     )
     chain = replace(
-        known or fresh,
+        stored or fresh,
         links_planned=new.links,
         policy=new.policy,
-        overlap_price=_get_price(known, new),
+        overlap_price=_get_price(stored, new),
         asked_price=new.overlap_price,
         total_s=new.total_s,
         max_overlap_s=new.max_overlap_s,
@@ -93,22 +96,22 @@ def register_chain(
         min_runtime_s=new.min_runtime_s,
         max_returns=new.max_returns,
     )
-    if chain != known:
+    if chain != stored:
         chains.save_chain(tx, cluster_id, chain)
-        event = REGISTERED if known is None else "registered again"
+        event = REGISTERED if stored is None else "registered again"
         entry = _build_entry(chain, event, now, {"links": new.links}, user)
         audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
     return chain
 
 
-def _get_price(known: Chain | None, new: Registration) -> float:
-    """Return the known price if the registration changes neither style nor price; else the first.
+def _get_price(stored: Chain | None, new: Registration) -> float:
+    """Return the stored price if the registration changes neither style nor price; else the first.
 
     The price of a chain whose links switch may have been worked out anew since (`chain_price`).
     """
     style, price = new.style, new.overlap_price
-    if known is not None and (style, price) == (known.style, known.asked_price):
-        return known.overlap_price
+    if stored is not None and (style, price) == (stored.style, stored.asked_price):
+        return stored.overlap_price
     return get_first_price(style, price)
 
 

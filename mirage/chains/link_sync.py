@@ -227,15 +227,15 @@ def _take_up_chain(
 
 
 def _follow_job(
-    known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
+    stored: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
 ) -> Link | None:
     """Return the link as Slurm now shows it; None if the record is of an older job of the link.
 
-    `in_vain` says that the known job ended before its turn came.
+    `in_vain` says that the stored job ended before its turn came.
     """
-    if known is not None and _is_stale(known, job, in_vain=in_vain):
+    if stored is not None and _is_stale(stored, job, in_vain=in_vain):
         return None
-    link = known if known is not None and known.job_id == job.job_id else _make_link(mark, job)
+    link = stored if stored is not None and stored.job_id == job.job_id else _make_link(mark, job)
     if link.end_state is JobState.UNKNOWN:
         link = replace(link, state=LinkState.PENDING, end=None, end_state=None)
     if link.submit != job.submit:
@@ -285,19 +285,19 @@ def _restart_link(link: Link, job: Job) -> Link:
     return replace(fresh, plan_min=None, planned_release=None, planned_by=None)
 
 
-def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
+def _is_stale(stored: Link, job: Job, *, in_vain: bool) -> bool:
     """Return whether the record is older than the link, or of a job that may not replace it."""
-    if known.job_id != job.job_id:
-        is_older = (known.submit, known.job_id) > (job.submit, job.job_id)
-        has_run = known.start is not None and not in_vain
-        return is_older or (has_run and not returned_links.is_turned_away(known, job))
-    if known.submit != job.submit:
-        return known.submit > job.submit
-    if known.end_state is JobState.UNKNOWN:
+    if stored.job_id != job.job_id:
+        is_older = (stored.submit, stored.job_id) > (job.submit, job.job_id)
+        has_run = stored.start is not None and not in_vain
+        return is_older or (has_run and not returned_links.is_turned_away(stored, job))
+    if stored.submit != job.submit:
+        return stored.submit > job.submit
+    if stored.end_state is JobState.UNKNOWN:
         return False  # Mirage closed the link while Slurm did not show it, and now Slurm does
     state = _to_link_state(job.state)
     # A run never goes back to an earlier state, so such a record is an old one.
-    return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
+    return state is not None and _ORDER.index(state) < _ORDER.index(stored.state)
 
 
 def _to_link_state(state: JobState) -> LinkState | None:

@@ -38,9 +38,9 @@ def read_start_ranges(
     newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
     held = [key for key, link in by_key.items() if _is_held(link)]
     for key, row in decisions.find_last_decisions(tx, cluster_id, held).items():
-        known = newest.get(key)
+        stored = newest.get(key)
         forecast_row = build_forecast_row(row)
-        if forecast_row is not None and (known is None or known.at < row.last_at):
+        if forecast_row is not None and (stored is None or stored.at < row.last_at):
             newest[key] = forecast_row
     return {
         key: compute_start_range(by_key[key], row)

@@ -183,11 +183,11 @@ def _build_place(
 ) -> PartitionAccuracy:
     """Build the accuracy in one partition; figures of fewer than `least` waits are left out."""
     whole = _merge_days(days)
-    shown = _hide_few_results(whole, least)
+    visible = _hide_few_results(whole, least)
     daily = [_merge_days(part) for _, part in _group_by_step(days, DAY_S)]
     counts = [float(tally.count) for tally in daily]
-    has_figures = shown.count > 0
-    with_slurm = _hide_few_beside(shown, least)
+    has_figures = visible.count > 0
+    with_slurm = _hide_few_beside(visible, least)
     covered = [tally.covered for tally in daily]
     return PartitionAccuracy(
         partition=partition,
@@ -195,17 +195,17 @@ def _build_place(
         days=sum(count > 0 for count in counts),
         open=open_count,
         gave_up=whole.gave_up,
-        waited=shown.waited / shown.count if has_figures else None,
-        covered=shown.covered / shown.count if has_figures else None,
+        waited=visible.waited / visible.count if has_figures else None,
+        covered=visible.covered / visible.count if has_figures else None,
         covered_ci=bootstrap_share(covered, counts) if has_figures else None,
-        median_s=compute_median(shown.errors),
-        pinball_s=_compute_mean_losses(shown) if has_figures else None,
+        median_s=compute_median(visible.errors),
+        pinball_s=_compute_mean_losses(visible) if has_figures else None,
         beside=BesideSlurm(
-            count=shown.both,
+            count=visible.both,
             median_s=compute_median(with_slurm.both_errors),
             slurm_median_s=compute_median(with_slurm.slurm_errors),
         ),
-        calibration=_compute_calibration(shown) if has_figures else (),
+        calibration=_compute_calibration(visible) if has_figures else (),
         series=tuple(
             _build_point(at, _merge_days(part), least) for at, part in _group_by_step(days, step_s)
         ),
@@ -246,13 +246,13 @@ def _compute_calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
 
 
 def _build_point(at: int, tally: Tally, least: int) -> AccuracyPoint:
-    shown = _hide_few_results(tally, least)
+    visible = _hide_few_results(tally, least)
     return AccuracyPoint(
         since=at,
         count=tally.count,
-        median_s=compute_median(shown.errors),
-        slurm_median_s=compute_median(_hide_few_beside(shown, least).slurm_errors),
-        covered=shown.covered / shown.count if shown.count else None,
+        median_s=compute_median(visible.errors),
+        slurm_median_s=compute_median(_hide_few_beside(visible, least).slurm_errors),
+        covered=visible.covered / visible.count if visible.count else None,
     )
 
 

@@ -135,15 +135,15 @@ class RecommendationEvidence:
 
         At least one hand-over is needed.
         """
-        reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
+        reactive, early, mirage = (handovers[name] for name in (REACTIVE, EARLY, OURS))
         return cls(
             days=count_days(reactive.start_point),
             handovers=len(reactive.x_h),
             reactive_h=float(reactive.interruption_h.mean()),
-            overlap_h=float(ours.overlap_h.mean()),
-            saved=PairedDifference.from_outcomes(ours, reactive, 0.0),
-            on_reactive=PairedDifference.from_outcomes(ours, reactive, overlap_price),
-            on_early=PairedDifference.from_outcomes(ours, early, overlap_price),
+            overlap_h=float(mirage.overlap_h.mean()),
+            saved=PairedDifference.from_outcomes(mirage, reactive, 0.0),
+            on_reactive=PairedDifference.from_outcomes(mirage, reactive, overlap_price),
+            on_early=PairedDifference.from_outcomes(mirage, early, overlap_price),
             early_on_reactive=PairedDifference.from_outcomes(early, reactive, overlap_price),
             waits=tuple(waits),
         )

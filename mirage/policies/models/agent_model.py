@@ -82,8 +82,8 @@ class AgentModel:
             return "there is no window of observations"
         if not np.isfinite(view.window).all():
             return "the window holds numbers that are not finite"
-        window, known = pad_window(view.window, self.window)
-        return inputs | {WINDOW: window[None], KNOWN: known[None]}
+        window, mask = pad_window(view.window, self.window)
+        return inputs | {WINDOW: window[None], KNOWN: mask[None]}
 
 
 def pad_window(
@@ -93,10 +93,10 @@ def pad_window(
     [length]: 1 where there is an observation."""
     last = observations[-length:]
     window = np.zeros((length, observations.shape[1]), dtype=np.float32)
-    known = np.zeros(length, dtype=np.float32)
+    mask = np.zeros(length, dtype=np.float32)
     window[length - len(last) :] = last
-    known[length - len(last) :] = 1.0
-    return window, known
+    mask[length - len(last) :] = 1.0
+    return window, mask
 
 
 def _format_reason(advantage: float, unit: AdvantageUnit, price: float) -> str:

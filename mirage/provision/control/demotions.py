@@ -51,8 +51,8 @@ def update_demotions(
     they would undo an admin's act at the next tick.
     """
     modes = clusters.list_modes(tx, cluster_id)
-    known = {demotion.place: demotion for demotion in read_demotions(tx, cluster_id)}
-    if Mode.ACT not in modes.values() and not known:
+    before = {demotion.place: demotion for demotion in read_demotions(tx, cluster_id)}
+    if Mode.ACT not in modes.values() and not before:
         return
     since = max(clusters.read_demoted_at(tx, cluster_id) or 0, now - _WINDOW_S)
     errors: Sequence[OwnedError] = ()
@@ -65,7 +65,7 @@ def update_demotions(
     if _demote_partitions(tx, cluster_id, now, limits, _sort_by_mode(errors, modes)):
         errors = ()
     in_force = {demotion.place: demotion for demotion in _find_demotions(errors, now, limits)}
-    _record_demotions(tx, cluster_id, now, known, in_force)
+    _record_demotions(tx, cluster_id, now, before, in_force)
 
 
 def _sort_by_mode(
@@ -165,15 +165,15 @@ def _record_demotions(
     tx: Transaction,
     cluster_id: int,
     now: int,
-    known: Mapping[Place, Demotion],
+    before: Mapping[Place, Demotion],
     in_force: Mapping[Place, Demotion],
 ) -> None:
-    for place in in_force.keys() - known.keys():
+    for place in in_force.keys() - before.keys():
         detail = {**asdict(place), "says": in_force[place].explain()}
         _write_audit(tx, cluster_id, now, DEMOTED, detail)
-    for place in known.keys() - in_force.keys():
+    for place in before.keys() - in_force.keys():
         _write_audit(tx, cluster_id, now, ACTS_AGAIN, asdict(place))
-    if in_force != known:
+    if in_force != before:
         document = {"places": [asdict(in_force[place]) for place in sorted(in_force)]}
         reports.put_report(tx, cluster_id, reports.DEMOTIONS, document, at=now)
 

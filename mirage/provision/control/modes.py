@@ -53,13 +53,17 @@ def check_partition(tx: Transaction, cluster_id: int, partition: str) -> None:
     That is one that neither nodes, jobs nor modes name, while other partitions are known.
     """
     summary = queue_summary.find_summary(tx, cluster_id)
-    known: set[str] = set()
+    partitions: set[str] = set()
     if summary is not None:
-        known = {row.partition for row in summary.queue}
-        known |= {row.partition for row in summary.nodes}
-    if known and partition and partition not in known | set(clusters.list_modes(tx, cluster_id)):
+        partitions = {row.partition for row in summary.queue}
+        partitions |= {row.partition for row in summary.nodes}
+    if (
+        partitions
+        and partition
+        and partition not in partitions | set(clusters.list_modes(tx, cluster_id))
+    ):
         raise InputError(
             f"partition {partition} has neither nodes nor jobs; name one of these: "
-            f"{', '.join(sorted(known - {''}))}. "
+            f"{', '.join(sorted(partitions - {''}))}. "
             "(`mirage mode` sets the mode of a partition that has none yet.)"
         )

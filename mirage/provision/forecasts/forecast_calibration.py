@@ -88,19 +88,19 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
 
     A job that still waits counts once it has waited for longer than its p90.
     """
-    known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
-    if len(known) < LEAST:
+    settled = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
+    if len(settled) < LEAST:
         return None
-    wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
-    forecast_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
-    days = len({o.at // DAY_S for o in known})
+    wait_s = _round_short_waits(np.array([o.wait_s for o in settled], dtype=np.float64))
+    forecast_s = _round_short_waits(np.array([o.told_s for o in settled], dtype=np.float64))
+    days = len({o.at // DAY_S for o in settled})
     # Errors are measured in log hours, since long waits have larger errors than short ones.
     residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(forecast_s / HOUR_S)
-    is_enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
+    is_enough = len(settled) >= ENOUGH and days >= ENOUGH_DAYS
     shift = compute_residual_quantiles(residuals, days, _LEVELS) if is_enough else None
     low, middle, high = forecast_s.T
     return ForecastAccuracy(
-        jobs=len(known),
+        jobs=len(settled),
         days=days,
         within=float(((wait_s >= low) & (wait_s <= high)).mean()),
         below_p90=float((wait_s <= high).mean()),

@@ -86,9 +86,9 @@ def _compute_planned_wait_s(job: Job, now: int) -> int | None:
 
 def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     """Add the outcomes that are known now to their days' tallies; return how many there were."""
-    known = job_forecasts.list_outcomes(tx, cluster_id)
+    settled = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
-    for outcome in known:
+    for outcome in settled:
         day = outcome.foretold.submit // DAY_S * DAY_S
         by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
@@ -96,9 +96,9 @@ def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
         for outcome in outcomes:
             _add_outcome(tally, outcome)
         job_forecasts.put_tally(tx, cluster_id, day, partition, tally.to_stored())
-    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in known])
+    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in settled])
     job_forecasts.drop_forecasts_before(tx, cluster_id, now - _FORGOTTEN_S)
-    return len(known)
+    return len(settled)
 
 
 def _add_outcome(tally: Tally, outcome: JobForecastOutcome) -> None:

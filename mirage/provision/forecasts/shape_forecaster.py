@@ -131,7 +131,7 @@ class ShapeForecaster:
 class _TwinQuery:
     """The data for the twin's forecasts of one tick."""
 
-    look: "SnapshotObserver"
+    snapshot_observer: "SnapshotObserver"
     futures: "Futures"
     params: Params
     now: int
@@ -150,7 +150,7 @@ class _TwinQuery:
         """Yield the answers of shapes that share futures, in about the order given."""
         from mirage.twin.forecast import build_probe, group_probes  # noqa: PLC0415 - see above
 
-        probes = [build_probe(self.look, link) for _, link in links]
+        probes = [build_probe(self.snapshot_observer, link) for _, link in links]
         for places in group_probes(probes, self.params):
             answers = self.futures.try_waits([probes[i] for i in places])
             pairs = zip(places, answers, strict=True)
@@ -167,14 +167,14 @@ def _prepare_query(
 
     now = snapshot.queue.taken_at
     try:
-        look = observer.observe_cluster(tx, cluster_id, snapshot)
+        snapshot_observer = observer.observe_cluster(tx, cluster_id, snapshot)
         history = observer.read_history(tx, cluster_id, snapshot)
     except MirageError as error:
         return str(error)
     open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
     predecessors = list_predecessors(snapshot.queue, open_ones)
-    futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
-    return _TwinQuery(look, futures, observer.params, now)
+    futures = Futures(Twin(), snapshot_observer.stood, history, predecessors, seed=now)
+    return _TwinQuery(snapshot_observer, futures, observer.params, now)
 
 
 def _read_forecast(answer: "TwinForecast | Exception") -> Forecast | str:

@@ -105,9 +105,9 @@ def forecast_submission(
     or if fewer than `least` similar jobs have started.
     """
     _check_fits(tx, cluster_id, shape, bounds)
-    known = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
-    own = next((row for row in known if row.shape == shape), None)
-    nearest = _find_nearest(known, shape, now)
+    stored = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
+    own = next((row for row in stored if row.shape == shape), None)
+    nearest = _find_nearest(stored, shape, now)
     if nearest is None:
         source, used, at = QUANTILE, shape, now
         plain, likeness = _forecast_from_like(tx, cluster_id, shape, now, least)
@@ -195,11 +195,11 @@ def _is_waiting(row: ShapeForecast, now: int) -> bool:
 
 
 def _find_nearest(
-    known: Iterable[ShapeForecast], shape: JobShape, now: int
+    stored: Iterable[ShapeForecast], shape: JobShape, now: int
 ) -> ShapeForecast | None:
     fresh = [
         row
-        for row in known
+        for row in stored
         if row.forecast is not None
         and row.at is not None
         and row.at >= now - FRESH_S
@@ -211,11 +211,11 @@ def _find_nearest(
     return min(fresh, key=lambda row: _compute_distance(row.shape, shape), default=None)
 
 
-def _compute_distance(known: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
+def _compute_distance(stored: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
     return (
-        known.gpus != wanted.gpus,
-        known.measure_distance(wanted),
-        known.account != wanted.account,
+        stored.gpus != wanted.gpus,
+        stored.measure_distance(wanted),
+        stored.account != wanted.account,
     )
 
 
