@@ -51,7 +51,7 @@ from mirage.policies.models.artefact import CARD, GRAPH
 from mirage.policies.models.scope import Scope
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from mirage.simulator.types import Params, SimJob
 
@@ -158,9 +158,9 @@ class Timed:
 def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """In this process: `rounds` ticks of one policy over the scene in `folder`."""
     policy = Timed(registry.get_policy(name, folder / "models"))
-    rules = Rules(
-        policy=lambda _: policy,
-        default=name,
+    settings = DecisionSettings(
+        get_policy=lambda _: policy,
+        default_policy=name,
         limits=NO_LIMITS,
         observer=Observer(params=PARAMS),
     )
@@ -168,9 +168,9 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         with store.read() as tx:
             (cluster_id,) = clusters.list_cluster_names(tx)
         seen = cluster_id, pickle.loads(folder.joinpath(SEEN).read_bytes())  # noqa: S301 - ours
-        first_s, _ = seconds(partial(tick, store, seen, rules, 0))
+        first_s, _ = seconds(partial(tick, store, seen, settings, 0))
         policy.took_s.clear()
-        ticks = [seconds(partial(tick, store, seen, rules, i)) for i in range(1, rounds + 1)]
+        ticks = [seconds(partial(tick, store, seen, settings, i)) for i in range(1, rounds + 1)]
         with store.read() as tx:
             rows = decisions.list_decisions(tx, 1, limit=CHAINS)
     single_ms, single_cpu_ms = np.array(policy.took_s).T * 1e3
@@ -191,7 +191,7 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) -> None:
+def tick(store: Store, seen: tuple[int, Snapshot], settings: DecisionSettings, minute: int) -> None:
     cluster_id, snapshot = seen
     queue = replace(snapshot.queue, taken_at=snapshot.queue.taken_at + 60 * minute)
     # In shadow mode the cluster is told nothing: any will do.
@@ -200,7 +200,7 @@ def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) ->
         SimulatedCluster(Params(nodes=1)),
         cluster_id,
         replace(snapshot, queue=queue),
-        rules,
+        settings,
     )
 
 

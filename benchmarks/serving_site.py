@@ -25,7 +25,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.logs import setup_logging
 from mirage.policies import registry
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.service_run import configure_interpreter
 from mirage.service.worker import Intervals, Worker
 from mirage.web.api.app import create_app
@@ -170,8 +170,8 @@ def main(url: str, begin: int, ticks: Path) -> None:
         app = create_app(given)
         mount_pages(app)
         stop = threading.Event()
-        rules = Rules(policy=registry.get_policy, default="average")
-        worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())
+        settings = DecisionSettings(get_policy=registry.get_policy, default_policy="average")
+        worker = Worker(store, cluster, cluster_id, settings=settings, intervals=Intervals())
         thread = threading.Thread(target=_work, args=(worker, stop, ticks))
         server = uvicorn.Server(
             uvicorn.Config(

@@ -92,9 +92,9 @@ def promote_model(
     from mirage.lab.tables.twin_asking import ask_twin_if_needed
     from mirage.policies import registry
 
-    ask = partial(ask_twin_if_needed, output=TERMINAL)
+    fill_twin = partial(ask_twin_if_needed, output=TERMINAL)
     found = model_promotion.judge_promotion(
-        model, get_models_folder(config), words or [], force=force, ask=ask
+        model, get_models_folder(config), words or [], force=force, fill_twin=fill_twin
     )
     evidence = found.build_evidence()
     if found.refusal is None:

@@ -2,24 +2,24 @@
 
 A link that starts earlier than the chain allows is sent back behind its predecessor by its own
 guard, once a hand-over. The age that the link had earned is lost: such a start costs nodes for a
-moment and gains nothing. The start must not be early, but the move may be: a standby that will wait
-for ten hours may be freed ten hours before the time. So a standby is freed once the time left is no
-more than the allowed overlap plus p10. Nine of ten forecasts agree on a wait of at least p10. If a
-policy tells no p10, a wait of nothing is expected. One in ten is sent back then, which costs no
-more than plain Slurm does; waiting for certainty would cost every other hand-over its lead. A link
-that was sent back is freed again when it cannot be too early any more: a link that is early twice
-waits in its place.
+moment and gains nothing. The start must not be too early, but the release may be: a standby that
+will wait for ten hours may be freed ten hours before the allowed start. So a standby is freed once
+the time left is no more than the allowed overlap plus p10. Nine of ten waits are as long as p10 or
+longer. If a policy gives no p10, no wait is assumed. One link in ten is then sent back, which costs
+no more than plain Slurm does; waiting for certainty would cost the other nine their lead. A link
+that was sent back is freed again only when it cannot be too early any more: a link that is too
+early a second time holds its nodes and waits.
 
 A link of a chain that never overlaps is never freed before its predecessor's end. Pinned to whole
-nodes it cannot start early, and earns its age. So such a link is pinned instead if the admin allows
-it. Otherwise it stays held.
+nodes, such a link cannot start early, and earns its age. So it is pinned instead if the admin
+allows pins. Otherwise it stays held.
 
-In a chain whose links ask each other to end (styles `switch` and `serve`) no release is early while
-no job waits for nodes of the partition, and none comes before the predecessor has worked for its
-*floor*: the chain's `min-runtime`, and at least a tenth of its time limit. Otherwise waits of the
-past that are longer than the time limit would end each link as soon as it has begun. The links' own
-plans have the same two rules (slurm_plugin/mirage_forecast.py), and no link asks its predecessor to
-end before that (slurm_plugin/mirage_handover.py).
+In a chain whose links ask each other to end (styles `switch` and `serve`), two more rules hold. No
+standby is released early while no job waits for nodes of the partition. None is released before the
+predecessor has worked for its *floor*: the chain's `min-runtime`, and at least a tenth of its time
+limit. Otherwise past waits that are longer than the time limit would end each link as soon as it
+has begun. The links' own plans have the same two rules (slurm_plugin/mirage_forecast.py), and no
+link asks its predecessor to end before the floor (slurm_plugin/mirage_handover.py).
 """
 
 from dataclasses import replace
@@ -29,6 +29,7 @@ from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 
 _FLOOR_SHARE = 10
+"""The floor is at least 1/_FLOOR_SHARE of the time limit."""
 NOBODY_WAITS = (
     "no job waits for nodes of the partition, so it starts when its predecessor has ended"
 )
@@ -46,8 +47,10 @@ def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
         return decision
     if cap_s == 0:
         return _decide_never_early(decision, view)
-    early = _explain_too_early(decision, view)
-    return replace(decision, action=_choose_wait_action(view), reason=early) if early else decision
+    reason = _explain_too_early(decision, view)
+    if not reason:
+        return decision
+    return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
 def _explain_too_early(decision: Decision, view: PolicyView) -> str:
@@ -70,9 +73,9 @@ def _explain_too_early(decision: Decision, view: PolicyView) -> str:
 
 
 def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
-    """Return the seconds before its predecessor's end that a standby may be released at most.
+    """Return the longest lead that the chain allows, in seconds; None if nothing bounds the lead.
 
-    None: nothing bounds them.
+    The lead is how long before its predecessor's end the standby is released.
     """
     cap_s = view.max_overlap_s
     most_s = cap_s if not cap_s else cap_s + _get_least_wait_s(decision, view)
@@ -90,14 +93,14 @@ def _get_least_wait_s(decision: Decision, view: PolicyView) -> float:
 
 def _decide_never_early(decision: Decision, view: PolicyView) -> Decision:
     if view.can_pin:
-        pinned = view.position is Position.PINNED
+        is_pinned = view.position is Position.PINNED
         reason = "links of this chain never overlap: on its predecessor's nodes it cannot be early"
-        return replace(decision, action=Action.WAIT if pinned else Action.PIN, reason=reason)
+        return replace(decision, action=Action.WAIT if is_pinned else Action.PIN, reason=reason)
     reason = "links of this chain never overlap: it starts when its predecessor has ended"
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
 def _choose_wait_action(view: PolicyView) -> Action:
-    """A standby that has to leave its predecessor's nodes goes back behind it."""
-    leaves = view.position is Position.PINNED and not view.can_pin
-    return Action.HOLD if leaves else Action.WAIT
+    """Return HOLD for a pinned standby that has to leave its predecessor's nodes; else WAIT."""
+    must_leave = view.position is Position.PINNED and not view.can_pin
+    return Action.HOLD if must_leave else Action.WAIT

@@ -70,16 +70,17 @@ class ShapeForecaster:
         if observer is not None and not observer.is_compiled():
             return  # the requests stay open until the compilation is over
         with store.read() as tx:
-            wanted = shape_forecasts.has_open_requests(tx, cluster_id, now - ASKED_S)
+            has_requests = shape_forecasts.has_open_requests(tx, cluster_id, now - ASKED_S)
             due = shape_forecasts.list_due_shapes(
                 tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
             )
             # If a user waits, a round may use time that is saved up only afterwards.
-            if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
+            has_time = self._saved_s > 0 if has_requests else self._saved_s >= self._longest_s
+            if not due or not has_time:
                 return
-            told = list(self._forecast_due_shapes(due, tx, cluster_id, snapshot, observer))
+            answers = list(self._forecast_due_shapes(due, tx, cluster_id, snapshot, observer))
         with store.begin() as tx:
-            for shape, answer in told:
+            for shape, answer in answers:
                 shape_forecasts.save_forecast(tx, cluster_id, shape, now, answer)
 
     def _record_trials(self, store: Store, cluster_id: int, queue: Queue) -> None:
@@ -88,9 +89,9 @@ class ShapeForecaster:
         if before is None:
             return
         with store.begin() as tx:
-            told = partial(_forecast_from_stored, tx, cluster_id, queue.taken_at)
+            forecast_shape = partial(_forecast_from_stored, tx, cluster_id, queue.taken_at)
             forecast_trials.record_trials(
-                tx, cluster_id, forecast_calibration.try_forecasts(queue, before, told)
+                tx, cluster_id, forecast_calibration.try_forecasts(queue, before, forecast_shape)
             )
 
     def _forecast_due_shapes(
@@ -102,21 +103,22 @@ class ShapeForecaster:
         observer: Observer | None,
     ) -> Iterator[tuple[JobShape, Forecast | str]]:
         """Yield at least one forecast, or why there is none, and more while there is time."""
-        begun = self.clock()
-        asked = _prepare_query(tx, cluster_id, snapshot, observer)
+        began = self.clock()
+        query = _prepare_query(tx, cluster_id, snapshot, observer)
         links = {
-            shape: asked if isinstance(asked, str) else asked.build_link(shape) for shape in due
+            shape: query if isinstance(query, str) else query.build_link(shape) for shape in due
         }
         refused = [(shape, link) for shape, link in links.items() if isinstance(link, str)]
         yield from refused
         wanted = [(shape, link) for shape, link in links.items() if not isinstance(link, str)]
-        if not isinstance(asked, str):
-            for answers in asked.forecast_links(wanted):
+        if not isinstance(query, str):
+            for answers in query.forecast_links(wanted):
                 yield from answers
-                if self.clock() - begun >= self._longest_s:
+                if self.clock() - began >= self._longest_s:
                     break
-        # The first round after an installation compiles: later rounds do not pay for that.
-        took_s = min(self.clock() - begun, 2 * self._longest_s)
+        # The first round after an installation compiles for a minute or more. The cap keeps later
+        # rounds from paying for that.
+        took_s = min(self.clock() - began, 2 * self._longest_s)
         self._saved_s = max(self._saved_s - took_s, -self._longest_s)
 
     @property
@@ -129,7 +131,7 @@ class ShapeForecaster:
 class _TwinQuery:
     """The data for the twin's forecasts of one tick."""
 
-    look: "SnapshotObserver"
+    snapshot_observer: "SnapshotObserver"
     futures: "Futures"
     params: Params
     now: int
@@ -148,10 +150,11 @@ class _TwinQuery:
         """Yield the answers of shapes that share futures, in about the order given."""
         from mirage.twin.forecast import build_probe, group_probes  # noqa: PLC0415 - see above
 
-        probes = [build_probe(self.look, link) for _, link in links]
+        probes = [build_probe(self.snapshot_observer, link) for _, link in links]
         for places in group_probes(probes, self.params):
-            told = self.futures.try_waits([probes[i] for i in places])
-            yield [(links[i][0], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
+            answers = self.futures.try_waits([probes[i] for i in places])
+            pairs = zip(places, answers, strict=True)
+            yield [(links[i][0], _read_forecast(answer)) for i, answer in pairs]
 
 
 def _prepare_query(
@@ -164,23 +167,23 @@ def _prepare_query(
 
     now = snapshot.queue.taken_at
     try:
-        look = observer.observe_cluster(tx, cluster_id, snapshot)
+        snapshot_observer = observer.observe_cluster(tx, cluster_id, snapshot)
         history = observer.read_history(tx, cluster_id, snapshot)
     except MirageError as error:
         return str(error)
     open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
     predecessors = list_predecessors(snapshot.queue, open_ones)
-    futures = Futures(Twin(), look.stood, history, predecessors, seed=now)
-    return _TwinQuery(look, futures, observer.params, now)
+    futures = Futures(Twin(), snapshot_observer.stood, history, predecessors, seed=now)
+    return _TwinQuery(snapshot_observer, futures, observer.params, now)
 
 
-def _read_forecast(told: "TwinForecast | Exception") -> Forecast | str:
-    if isinstance(told, MirageError):
-        return str(told)
-    if isinstance(told, Exception):
-        _log.error("the twin failed on a job shape", exc_info=told)
-        return f"the simulation failed: {told!r}"
-    return told.to_forecast()
+def _read_forecast(answer: "TwinForecast | Exception") -> Forecast | str:
+    if isinstance(answer, MirageError):
+        return str(answer)
+    if isinstance(answer, Exception):
+        _log.error("the twin failed on a job shape", exc_info=answer)
+        return f"the simulation failed: {answer!r}"
+    return answer.to_forecast()
 
 
 def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
@@ -188,18 +191,19 @@ def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
     from mirage.observation.handover_input import HandoverInput  # noqa: PLC0415 - see above
 
     shared = params.select_type is not SelectType.LINEAR
-    some = shared and shape.gpus > 0
-    gpus = -(-shape.gpus // shape.nodes) if some else 0
-    part = min(1.0, gpus / max(1, params.gpus_per_node))
+    shares_nodes = shared and shape.gpus > 0
+    gpus = -(-shape.gpus // shape.nodes) if shares_nodes else 0
+    # A job with some of a node's GPUs is taken to use the same share of the node's CPUs.
+    share = min(1.0, gpus / max(1, params.gpus_per_node))
     return HandoverInput(
         nodes=shape.nodes,
         time_limit_s=shape.time_limit_s,
         user="",
         account=shape.account,
         partition=shape.partition,
-        cpus=max(1, round(part * params.cpus_per_node)) if some else 0,
+        cpus=max(1, round(share * params.cpus_per_node)) if shares_nodes else 0,
         gpus=gpus,
-        exclusive=shared and not some,
+        exclusive=shared and not shares_nodes,
         predecessor_submit=now,
         predecessor_start=now,
         predecessor_end=now,
@@ -210,20 +214,20 @@ def _refresh_usual_shapes(
     tx: Transaction, cluster_id: int, now: int, observer: Observer | None
 ) -> None:
     """Follow the shapes that are usual now; none if there is no twin to ask."""
-    found: dict[JobShape, int] = {}
+    usual: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR
-        found = shape_forecasts.list_usual_shapes(
+        usual = shape_forecasts.list_usual_shapes(
             tx, cluster_id, now - USUAL_S, USUAL, shared=shared
         )
-    shape_forecasts.follow_shapes(tx, cluster_id, found, now - ASKED_S)
+    shape_forecasts.follow_shapes(tx, cluster_id, usual, now - ASKED_S)
 
 
 def _forecast_from_stored(
     tx: Transaction, cluster_id: int, now: int, shape: JobShape
 ) -> tuple[str, Forecast] | None:
     try:
-        found = submission_forecast.forecast_submission(tx, cluster_id, shape, now)
+        forecast = submission_forecast.forecast_submission(tx, cluster_id, shape, now)
     except NotFound:
         return None
-    return found.source, found.plain
+    return forecast.source, forecast.plain

@@ -36,9 +36,9 @@ def serialize_limit(found: EffectiveLimit) -> schemas.LimitView:
     return schemas.LimitView(
         name=found.name,
         value=found.value,
-        unit=found.told.unit,
-        meaning=found.told.meaning,
-        set_by=found.set_by or found.told.origin,
+        unit=found.description.unit,
+        meaning=found.description.meaning,
+        set_by=found.set_by or found.description.origin,
         set_at=to_optional_instant(found.set_at),
         configured=found.configured,
     )

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from mirage.domain.time_units import HOUR_S
-from mirage.reports.chain_timeline import Course, CoursePoint
+from mirage.reports.chain_timeline import ForecastHistory, ForecastPoint
 from mirage.web.charts import svg
 from mirage.web.charts.chain_charts import classify_outcome
 from mirage.web.charts.scales import HoursScale, TimeScale
@@ -12,7 +12,7 @@ _WIDTH, _LEFT, _RIGHT = 1240, 64, 1220
 _TOP, _BOTTOM = 32, 240
 
 
-def draw_forecast_course(found: Course, now: int) -> Markup:
+def draw_forecast_course(found: ForecastHistory, now: int) -> Markup:
     """Draw p10 to p90 of the start at each decision, and the start itself once it is known."""
     ends = found.handover.ends
     if ends is None or not found.points:
@@ -46,7 +46,7 @@ def _compute_lateness(at: int, ends: int) -> float:
     return (at - ends) / HOUR_S
 
 
-def _build_scales(found: Course, ends: int, now: int) -> tuple[TimeScale, HoursScale]:
+def _build_scales(found: ForecastHistory, ends: int, now: int) -> tuple[TimeScale, HoursScale]:
     start, freed = found.handover.successor.start, found.handover.successor.freed_at
     instants = [p.at for p in found.points]
     instants += [at for at in (freed, now if start is None else start) if at is not None]
@@ -62,13 +62,13 @@ def _build_scales(found: Course, ends: int, now: int) -> tuple[TimeScale, HoursS
     )
 
 
-def _draw_point(point: CoursePoint, ends: int, x: TimeScale, y: HoursScale) -> Markup:
+def _draw_point(point: ForecastPoint, ends: int, x: TimeScale, y: HoursScale) -> Markup:
     p10, p50, p90 = (_compute_lateness(at, ends) for at in (point.p10, point.p50, point.p90))
     says = f"p10 {p10:+.1f} h, p50 {p50:+.1f} h, p90 {p90:+.1f} h"
     return svg.draw_dot(x(point.at), y(p50), radius=2.5, says=says)
 
 
-def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list[Markup]:
+def _draw_outcome(found: ForecastHistory, ends: int, x: TimeScale, y: HoursScale) -> list[Markup]:
     """Draw the moment when the link became eligible, and its start."""
     freed, start = found.handover.successor.freed_at, found.handover.successor.start
     parts = []
@@ -88,7 +88,7 @@ def _draw_outcome(found: Course, ends: int, x: TimeScale, y: HoursScale) -> list
     return parts
 
 
-def _describe_course(found: Course, ends: int) -> str:
+def _describe_course(found: ForecastHistory, ends: int) -> str:
     first, last = found.points[0], found.points[-1]
     words = (
         f"The median forecast start lay {_compute_lateness(first.p50, ends):+.1f} h from the end "

@@ -22,7 +22,7 @@ _STRIP, _STRIP_LEFT = 560, 24
 
 def draw_waits(waits: WaitsOverTime) -> Markup:
     """Draw p10 to p90 as a band, p50 as a line, and below them the number of started jobs."""
-    asked = waits.asked
+    asked = waits.query
     x = TimeScale(asked.since, asked.until, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _HEIGHT
     y = WaitScale(_SHORTEST_S, _find_highest(p.waits.p90_s for p in waits.points), bottom, _TOP)
@@ -58,7 +58,7 @@ def summarize_waits(waits: WaitsOverTime) -> str:
     )
     if worst is None:
         return words
-    kind = "hour" if waits.asked.by is Span.HOUR else "day"
+    kind = "hour" if waits.query.by is Span.HOUR else "day"
     at = render_instant(worst.at).striptags()
     day = at if kind == "hour" else at.removesuffix(" 00:00")
     longest = format_duration(worst.waits.p50_s)

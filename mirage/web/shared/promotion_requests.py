@@ -78,7 +78,7 @@ def promote_model(
         raise TooMany("another model is being compared: try again in a minute")
     try:
         found = model_promotion.judge_promotion(
-            asked.model, under, paths, force=asked.force, ask=_check_twin_answers
+            asked.model, under, paths, force=asked.force, fill_twin=_check_twin_answers
         )
     finally:
         _judging.release()

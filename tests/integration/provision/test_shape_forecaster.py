@@ -18,9 +18,9 @@ from mirage.errors import InputError, NotFound, TooMany
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.observation.handover_input import HandoverInput
 from mirage.provision.cluster_observer import NO_FILE, Observer
-from mirage.provision.decision_context import Rules
 from mirage.provision.forecasts import forecast_calibration, submission_forecast
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.twin.cache import LONGEST_SAVING
 from mirage.twin.forecast import Twin
@@ -46,8 +46,10 @@ class BusyCluster:
             store,
             self.cluster,
             self.cluster_id,
-            rules=Rules(policy=Always, default="always", observer=observer),
-            foreteller=ShapeForecaster(budget_s=budget_s),
+            settings=DecisionSettings(
+                get_policy=Always, default_policy="always", observer=observer
+            ),
+            shape_forecaster=ShapeForecaster(budget_s=budget_s),
         )
         self.cluster.advance(POINT - BEGIN)
         self.worker.run_tick()

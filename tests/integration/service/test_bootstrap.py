@@ -12,7 +12,7 @@ from mirage.config.settings import Settings
 from mirage.domain.ports import Cluster
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service import wiring
 from mirage.simulator.types import Params
 from tests.support.mirage_process import SITE, QuietSlurm
@@ -20,14 +20,16 @@ from tests.support.mirage_process import SITE, QuietSlurm
 _ALWAYS = """[cluster]\nname = "lab"\nnodes = 2\n[scheduler]\nPriorityFlags = "ACCRUE_ALWAYS"\n"""
 
 
-def rules(tmp_path: Path, cluster: Cluster | None = None, **own: object) -> Rules:
+def build_settings(
+    tmp_path: Path, cluster: Cluster | None = None, **own: object
+) -> DecisionSettings:
     settings = Settings.model_validate(
         {"cluster": {"name": "lab", **own}, "service": {"state_dir": tmp_path / "state"}}
     )
     wiring.upgrade_database(settings)
     service = wiring.build_service(settings, cluster)
     service.store.close()
-    return wiring.build_rules(service)
+    return wiring.build_decision_settings(service)
 
 
 @pytest.mark.parametrize(("flags", "accrues"), [("ACCRUE_ALWAYS", True), ("SMALL_RELATIVE", False)])
@@ -38,8 +40,8 @@ def test_slurm_is_asked_once_whether_age_always_accrues(
     line = next(line for line in SITE.splitlines() if line.startswith("PriorityFlags"))
     slurm.answers("scontrol", SITE.replace(line, f"PriorityFlags = {flags}"))
     monkeypatch.setenv("PATH", slurm.path + os.pathsep + os.environ["PATH"])
-    found = rules(tmp_path)
-    assert [found.accrues_always(), found.accrues_always()] == [accrues, accrues]
+    settings = build_settings(tmp_path)
+    assert [settings.accrues_always(), settings.accrues_always()] == [accrues, accrues]
     assert len(slurm.calls("scontrol")) == 1
 
 
@@ -47,8 +49,8 @@ def test_elsewhere_the_cluster_file_tells(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text(_ALWAYS)
     cluster = SimulatedCluster(Params(nodes=2), now=0)
-    assert rules(tmp_path, cluster, file=file).accrues_always()
-    assert not rules(tmp_path, cluster).accrues_always()
+    assert build_settings(tmp_path, cluster, file=file).accrues_always()
+    assert not build_settings(tmp_path, cluster).accrues_always()
 
 
 def test_the_cluster_file_has_each_partitions_longest_time(tmp_path: Path) -> None:

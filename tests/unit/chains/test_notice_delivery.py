@@ -348,7 +348,7 @@ def test_a_channel_that_is_configured_no_more_is_given_up(lab_store: Store) -> N
 
 
 def test_nobody_is_told_of_anything_unless_it_is_configured() -> None:
-    assert notice_channels.build_watch(NotifySettings()) is None
+    assert notice_channels.build_notice_recorder(NotifySettings()) is None
     assert notice_channels.build_senders(NotifySettings()) == {}
 
 

@@ -14,7 +14,7 @@ from mirage.domain.callers.caller import JOBS, USAGE
 from mirage.domain.chain import MAX_LINKS, ChainId
 from mirage.reports import chain_timeline as timelines
 from mirage.reports import overview as overviews
-from mirage.reports.chain_timeline import Course, TimelineHandover
+from mirage.reports.chain_timeline import ForecastHistory, TimelineHandover
 from mirage.reports.overview import ChainRow, UpcomingHandover
 from mirage.web.api import serializers
 from mirage.web.api.openapi import describe_read_errors
@@ -106,7 +106,7 @@ def get_chain_timeline(
         course=None if found.course is None else _serialize_course(found.course),
         logs=logs
         and [
-            schemas.LinkLogView(link=li.index, job_id=li.job_id, file=li.file, told=li.is_told)
+            schemas.LinkLogView(link=li.index, job_id=li.job_id, file=li.file, told=li.is_stated)
             for li in logs
         ],
         as_of=fresh.as_of,
@@ -162,7 +162,7 @@ def _serialize_handover(handover: TimelineHandover) -> schemas.HandedOverView:
     )
 
 
-def _serialize_course(course: Course) -> schemas.CourseView:
+def _serialize_course(course: ForecastHistory) -> schemas.CourseView:
     return schemas.CourseView(
         link=course.handover.successor.index,
         points=[

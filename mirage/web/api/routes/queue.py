@@ -124,7 +124,7 @@ def _parse_epoch(at: datetime, parameter: str) -> int:
 def _serialize_waits(
     found: WaitsOverTime, as_of: datetime | None, *, stale: bool, named: bool
 ) -> schemas.WaitsView:
-    asked = found.asked
+    asked = found.query
     return schemas.WaitsView(
         since=to_instant(asked.since),
         until=to_instant(asked.until),

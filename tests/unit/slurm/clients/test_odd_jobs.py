@@ -18,7 +18,7 @@ from mirage.history.ingest.history_reader import SKIPPED_EVENT, WINDOW_TRIES
 from mirage.policies.rules.lead_rules import decide_by_lead
 from mirage.provision.control import kill_switch
 from mirage.provision.control.kill_switch import Way
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.commands import squeue
 from tests.support.cluster.commands import FakeCommands
@@ -66,7 +66,12 @@ def worker(store: Store, cluster: Clocked) -> Worker:
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         clusters.set_mode(tx, cluster_id, Mode.ACT)
-    return Worker(store, cluster, cluster_id, rules=Rules(policy=Always, default="always"))
+    return Worker(
+        store,
+        cluster,
+        cluster_id,
+        settings=DecisionSettings(get_policy=Always, default_policy="always"),
+    )
 
 
 def stored(store: Store) -> dict[JobId, Job]:
@@ -169,8 +174,8 @@ class Planned:
         with store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, cluster_id, Mode.ACT)
-        rules = Rules(policy=lambda _: Leads(), default="leads")
-        self.worker = Worker(store, cluster, cluster_id, rules=rules)
+        settings = DecisionSettings(get_policy=lambda _: Leads(), default_policy="leads")
+        self.worker = Worker(store, cluster, cluster_id, settings=settings)
         self.tick()
         (self.plan,) = self.moves()
         self.dependency = self.plan.removeprefix("Dependency=")
