@@ -61,7 +61,7 @@ def show_or_set_mode(
     from mirage.database.operations.demotions import read_demotions
     from mirage.provision.control import kill_switch, modes
     from mirage.provision.control.kill_switch import Way
-    from mirage.service import own_site, wiring
+    from mirage.service import database_setup, own_site
 
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
@@ -71,7 +71,7 @@ def show_or_set_mode(
         else settings_file.load_settings(config)
     )
     try:
-        store = wiring.open_store(settings)
+        store = database_setup.open_store(settings)
     except StoreUnavailable:
         told = None if wanted is not None or release or unset or user else _fetch_modes()
         if told is None:

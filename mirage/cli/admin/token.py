@@ -56,12 +56,12 @@ def create_token(
     from mirage.config import settings as settings_file
     from mirage.database.access.tokens import Token
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
     from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
     now = int(time.time())
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     with store.begin() as tx:
         here = clusters.ensure_cluster(tx, settings.cluster.name)
         asked = Token(
@@ -93,9 +93,9 @@ def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
     from mirage.config import settings as settings_file
     from mirage.database.access import tokens
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
 
-    store = wiring.open_store(settings_file.load_settings(config))
+    store = database_setup.open_store(settings_file.load_settings(config))
     with store.read() as tx:
         found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
     store.close()
@@ -124,11 +124,11 @@ def revoke_token(
     """Revoke a token: the service refuses it from now on. Running it again changes nothing."""
     from mirage.config import settings as settings_file
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
     from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     with store.begin() as tx:
         here = clusters.ensure_cluster(tx, settings.cluster.name)
         token_service.revoke_token(

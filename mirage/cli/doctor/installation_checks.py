@@ -16,7 +16,7 @@ from mirage.database.schema.engine import mask_url
 from mirage.policies.auto_policy import AutoPolicy
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.provision.control import kill_switch
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.simulator.slurm_release import describe_planner, is_unchecked
 
 _SLURM = "Slurm"
@@ -68,7 +68,7 @@ def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severi
 
 def _check_database(settings: Settings) -> tuple[Severity, str]:
     folder = settings.service.state_dir
-    if wiring.find_database_file(settings) is not None and not os.access(
+    if database_setup.find_database_file(settings) is not None and not os.access(
         folder, os.W_OK, effective_ids=True
     ):
         with suppress(OSError, KeyError):
@@ -78,9 +78,9 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
                     f"the database is {owner}'s, who alone can read it: run "
                     "`mirage-as-service doctor`"
                 )
-    wiring.open_store(settings).close()
-    wiring.check_path_security(settings)
-    file = wiring.find_database_file(settings)
+    database_setup.open_store(settings).close()
+    database_setup.check_path_security(settings)
+    file = database_setup.find_database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
         return (
             Severity.WARNING,
@@ -91,7 +91,7 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
 
 def _check_mode(settings: Settings) -> tuple[Severity, str]:
     """Check the modes in force, and whether somebody has pulled the kill switch."""
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     try:
         with store.begin() as tx:
             ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}

@@ -16,7 +16,7 @@ from mirage.database.operations import clusters, telemetry
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import MirageError
 from mirage.policies import registry
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.web.shared.allowed_hosts import build_hosts
 
 _TIMEOUT_S = 10.0
@@ -55,7 +55,7 @@ def check_models(settings: Settings) -> tuple[Severity, str]:
 def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
     """Check whether unreadable rows of Slurm's answers were left out in the last 24 hours."""
     since = int(time.time()) - DAY_S
-    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
         ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
         made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
     rows = {command: calls.unread for command, calls in made.items() if calls.unread}
@@ -87,7 +87,7 @@ def check_nodes(settings: Settings) -> tuple[Severity, str]:
 
     Warns if a link that asks has run for an hour, and no call came since three hours before it.
     """
-    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
         ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
         cluster_id = ids.get(settings.cluster.name, 0)
         asked_at = clusters.read_node_asked_at(tx, cluster_id)
