@@ -40,10 +40,10 @@ def copy_database(
         raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` creates it")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with show_activity("copying the database"):
-        made = backup.copy_database(
+        copy = backup.copy_database(
             file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep
         )
-    typer.echo(f"copied to {made}")
+    typer.echo(f"copied to {copy}")
 
 
 @db.command("upgrade")

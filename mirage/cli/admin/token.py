@@ -63,8 +63,8 @@ def create_token(
     now = int(time.time())
     store = database_setup.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure_cluster(tx, settings.cluster.name)
-        asked = Token(
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        request = Token(
             name=name,
             role=role,
             user=user or "",
@@ -75,14 +75,14 @@ def create_token(
             created_by=_get_actor(),
             expires_at=now + _parse_span_s(expires),
         )
-        made, text = token_service.create_token(tx, asked, cluster_id=here)
+        token, text = token_service.create_token(tx, request, cluster_id=cluster_id)
     store.close()
     if as_json:
-        typer.echo(json.dumps(_build_json(made) | {"token": text}))
+        typer.echo(json.dumps(_build_json(token) | {"token": text}))
         return
     typer.echo(text)
     typer.echo(
-        f"token {made.token_id} of role {made.role}: save it now, it cannot be shown again",
+        f"token {token.token_id} of role {token.role}: save it now, it cannot be shown again",
         err=True,
     )
 
@@ -97,13 +97,13 @@ def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
 
     store = database_setup.open_store(settings_file.load_settings(config))
     with store.read() as tx:
-        found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
+        stored_tokens, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
     store.close()
     if as_json:
-        typer.echo(json.dumps([_build_json(token) for token in found], indent=2))
+        typer.echo(json.dumps([_build_json(token) for token in stored_tokens], indent=2))
         return
     table = Table("token", "name", "role", "user", "cluster", "expires", "made by", "")
-    for token in found:
+    for token in stored_tokens:
         words = [token.token_id, token.name, _format_role(token), token.user or "-"]
         words.append("every" if token.cluster_id is None else names[token.cluster_id])
         table.add_row(
@@ -130,9 +130,9 @@ def revoke_token(
     settings = settings_file.load_settings(config)
     store = database_setup.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure_cluster(tx, settings.cluster.name)
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
         token_service.revoke_token(
-            tx, token_id, cluster_id=here, now=int(time.time()), actor=_get_actor()
+            tx, token_id, cluster_id=cluster_id, now=int(time.time()), actor=_get_actor()
         )
     store.close()
     typer.echo(f"token {token_id} is revoked")
