@@ -1,6 +1,7 @@
-"""Pictures of every page: `python -m tests.support.web.screenshots OUT [NAME...]`.
+"""Takes pictures of every page: `python -m tests.support.web.screenshots OUT [NAME...]`.
 
-Light, dark and as wide as a phone, over the databases of seeded.py: OUT/NAME-SIZE-LOOK.png.
+The pages are those of the databases of seeded.py, in light and dark colours and as wide as a phone.
+The files are OUT/NAME-SIZE-LOOK.png.
 """
 
 import sys
@@ -19,10 +20,10 @@ from tests.support.web.serving import Site, serving
 
 LOOKS = (("light", "light", WIDE), ("dark", "dark", WIDE), ("phone", "light", PHONE))
 FEWER = {"empty": ("light",), "one": ("light",), "full": ("light", "dark", "phone")}
-"""What is worth looking at, of each size."""
+"""By size of the database: the looks that are taken."""
 
 
-def picture(browser: Browser, site: Site, size: str, out: Path, wanted: set[str]) -> None:
+def take_pictures(browser: Browser, site: Site, size: str, out: Path, wanted: set[str]) -> None:
     pages = [page for page in PAGES if not wanted or page.name in wanted]
     for page in pages:
         if page.needs_chain and SIZES[size].chains == 0:
@@ -53,7 +54,7 @@ def main(out: Path, wanted: set[str]) -> None:
             place = Path(folder) / name
             place.mkdir()
             with serving(template, place, size) as site:
-                picture(browser, site, name, out, wanted)
+                take_pictures(browser, site, name, out, wanted)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,14 @@ from mirage.web.identity.quotas import Quotas
 from mirage.web.shared import quota
 from mirage.web.shared.context import ApiContext
 from mirage.web.shared.problems import KINDS
-from tests.support.api.openapi_document import made
+from tests.support.api.openapi_document import build_document
 from tests.support.api.rows import add_chain, add_links, look, read_running_job, read_running_record
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.support.paths import MODELS
 from tests.support.web.seeded_past import report
 from tests.unit.web.api.test_idempotency import NEW
 
-DOCUMENT = made()
+DOCUMENT = build_document()
 VERSION = (MODELS / "ensemble-ls6" / "promoted").read_text().strip()
 JSON = {"Content-Type": "application/json"}
 BODIES = {
