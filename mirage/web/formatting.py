@@ -114,6 +114,6 @@ def render_code(text: str) -> Markup:
     )
 
 
-def format_count(number: int, one: str, many: str = "") -> str:
-    """Return 1 chain, 2 chains or 2,000 chains; `many` is the plural if it is not `one` + s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def format_count(number: int, singular: str, plural: str = "") -> str:
+    """Return 1 chain, 2 chains or 2,000 chains; `plural` if it is not the singular + s."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

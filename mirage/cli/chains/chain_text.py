@@ -229,8 +229,8 @@ def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
         at, first, last = map(
             format_day_and_time, (start["at"], start["earliest"], start["latest"])
         )
-        between = "" if first == last else f" (8 of 10 times between {first} and {last})"
-        yield f"Link {start['link']} is expected to start at {at}{between}."
+        range_text = "" if first == last else f" (8 of 10 times between {first} and {last})"
+        yield f"Link {start['link']} is expected to start at {at}{range_text}."
 
 
 def describe_returns(chain: Mapping[str, Any]) -> Iterator[str]:

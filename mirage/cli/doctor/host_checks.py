@@ -199,7 +199,7 @@ def check_munge() -> tuple[Severity, str]:
 def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     """Check which sbatch users get if they type `sbatch` with this PATH."""
     sbatch = shutil.which("sbatch", path=path)
-    ours = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
+    own_folder = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:
         return Severity.WARNING, (
             "PATH has no sbatch: nobody can submit a chain on this host. Install Slurm's client "
@@ -209,22 +209,22 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     if not (folder / "mirage_service.py").exists():
         return Severity.GOOD, (
             f"{sbatch} is Slurm's own: users submit chains by `mirage chain submit`, or with "
-            f"{ours} first on PATH"
+            f"{own_folder} first on PATH"
         )
-    if differing := sorted(_list_differing_files(folder, ours)):
+    if differing := sorted(_list_differing_files(folder, own_folder)):
         return Severity.WARNING, (
             f"{sbatch} belongs to another version of Mirage ({', '.join(differing[:3])} differ): "
-            f"copy {ours} to {folder}"
+            f"copy {own_folder} to {folder}"
         )
     return Severity.GOOD, f"{sbatch} is the wrapped sbatch of this Mirage"
 
 
-def _list_differing_files(theirs: Path, ours: Path) -> Iterator[str]:
-    for file in ours.rglob("*"):
-        name = file.relative_to(ours)
+def _list_differing_files(folder: Path, own_folder: Path) -> Iterator[str]:
+    for file in own_folder.rglob("*"):
+        name = file.relative_to(own_folder)
         if file.is_dir() or "__pycache__" in name.parts:
             continue
-        if _hash_file(file) != _hash_file(theirs / name):
+        if _hash_file(file) != _hash_file(folder / name):
             yield str(name)
 
 

@@ -244,6 +244,6 @@ def warn_of_refused_rows(trace: Path, trace_replay: "Replay") -> None:
     if rows := sum(trace_replay.refused.values()):
         typer.echo(
             f"mirage: warning: {trace}: {rows} of {trace_replay.read} rows were left out: "
-            + ", ".join(f"{why} ({n})" for why, n in trace_replay.refused.items()),
+            + ", ".join(f"{reason} ({n})" for reason, n in trace_replay.refused.items()),
             err=True,
         )

@@ -82,16 +82,14 @@ def _iter_calls(dependant: Dependant) -> Iterator[object]:
         yield from _iter_calls(dependency)
 
 
-def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route that identifies its caller.
-
-    `more` are the further statuses that this route has.
-    """
-    return describe_errors(*_READ, *more)
+def describe_read_errors(*further_statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a reading route, by status: those of all, and further ones."""
+    return describe_errors(*_READ, *further_statuses)
 
 
-def describe_write_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    return describe_errors(*_READ, *more)
+def describe_write_errors(*further_statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a writing route, by status: those of all, and further ones."""
+    return describe_errors(*_READ, *further_statuses)
 
 
 def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

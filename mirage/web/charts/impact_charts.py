@@ -64,12 +64,12 @@ def _draw_saved(saving: Saving, x: LinearScale, middle: float) -> Iterator[Marku
 
 def _describe_saved(saving: Saving) -> str:
     ends = saving.interruption_saved_h_ci
-    between = (
+    interval = (
         ""
         if ends is None
         else f", 95 % interval {format_hours(ends[0])} to {format_hours(ends[1])}"
     )
-    return f"{format_hours(saving.interruption_saved_h)}{between}"
+    return f"{format_hours(saving.interruption_saved_h)}{interval}"
 
 
 def draw_days(days: Sequence[DayImpact]) -> Markup:
@@ -90,14 +90,14 @@ def draw_days(days: Sequence[DayImpact]) -> Markup:
     ]
     wide = (x(days[0].at + DAY_S) - x(days[0].at)) * 0.4
     for day in days:
-        for place, (value, cls, what) in enumerate(
+        for place, (value, cls, mode) in enumerate(
             ((day.act_saved_h, "bar c2", "act"), (day.shadow_saved_h, "bar done", "shadow"))
         ):
             if value:
                 left = x(day.at) + wide * (0.25 + place)
                 top, end = sorted((y(value), y(0)))
                 tooltip = (
-                    f"{render_instant(day.at).striptags()}, mode {what}: {format_hours(value)}"
+                    f"{render_instant(day.at).striptags()}, mode {mode}: {format_hours(value)}"
                 )
                 parts.append(
                     svg.draw_bar(left, top, wide * 0.9, end - top, cls=cls, tooltip=tooltip)

@@ -46,8 +46,8 @@ def summarize_waits(waits: WaitsOverTime) -> str:
     """Return the chart in words."""
     whole = waits.whole
     if whole.p50_s is None:
-        few = f"{format_count(whole.jobs, 'job')} started: too few to show their waits."
-        return few if whole.jobs else "No job started in this time."
+        too_few = f"{format_count(whole.jobs, 'job')} started: too few to show their waits."
+        return too_few if whole.jobs else "No job started in this time."
     known_points = [p for p in waits.points if p.waits.p50_s is not None]
     worst_point = max(known_points, key=lambda p: p.waits.p50_s or 0.0, default=None)
     summary = (

@@ -86,28 +86,28 @@ class Slots:
         """Make `count` places. A refusal says `message`, and to wait `after_s` seconds."""
         self._count, self._half = count, max(1, count // 2)
         self._message, self._after_s = message, after_s
-        self._held: Counter[QuotaHolder] = Counter()
+        self._used: Counter[QuotaHolder] = Counter()
         self._lock = threading.Lock()
 
     @property
     def free(self) -> int:
-        return self._count - self._held.total()
+        return self._count - self._used.total()
 
     @contextmanager
     def acquire_slot(self, holder: QuotaHolder) -> Iterator[None]:
         """Hold a place while the block runs. Raises TooMany if there is none for this caller."""
         with self._lock:
-            in_use = self._held[holder] if holder.is_known else self._count_unknown()
-            if self._held.total() >= self._count or in_use >= self._half:
+            in_use = self._used[holder] if holder.is_known else self._count_unknown()
+            if self._used.total() >= self._count or in_use >= self._half:
                 raise TooMany(self._message, self._after_s)
-            self._held[holder] += 1
+            self._used[holder] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._held[holder] -= 1
-                if not self._held[holder]:
-                    del self._held[holder]
+                self._used[holder] -= 1
+                if not self._used[holder]:
+                    del self._used[holder]
 
     def _count_unknown(self) -> int:
-        return sum(number for holder, number in self._held.items() if not holder.is_known)
+        return sum(number for holder, number in self._used.items() if not holder.is_known)

@@ -28,21 +28,26 @@ def type_at_terminal(
     argv: list[str], keys: str, until: str, environ: dict[str, str], *, ready: str = "READY> "
 ) -> str:
     """Type `keys` once the terminal shows `ready`; return its output up to the text `until`."""
-    ours, theirs = pty.openpty()
+    terminal, shell_end = pty.openpty()
     shell = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, start_new_session=True
+        argv,
+        stdin=shell_end,
+        stdout=shell_end,
+        stderr=shell_end,
+        env=environ,
+        start_new_session=True,
     )
-    os.close(theirs)
+    os.close(shell_end)
     try:
-        output = _read(ours, ready)
+        output = _read(terminal, ready)
         if not keys:  # the first read may have got all of the output
-            return _read(ours, until, output)
-        os.write(ours, keys.encode())
-        return output + _read(ours, until)
+            return _read(terminal, until, output)
+        os.write(terminal, keys.encode())
+        return output + _read(terminal, until)
     finally:
         shell.kill()
         shell.wait()
-        os.close(ours)
+        os.close(terminal)
 
 
 def _read(terminal: int, until: str, output: str = "") -> str:
