@@ -48,7 +48,9 @@ def log_in(request: Request, context: Context, body: Body) -> Response:
         return _render_form(request, after, message=str(error), status=401)
     response = RedirectResponse(context.root_path + after, 303, headers=HEADERS)
     response.set_cookie(
-        value=session.secret, max_age=session.lasts_s, **cookie_auth.build_cookie(request, context)
+        value=session.secret,
+        max_age=session.lifetime_s,
+        **cookie_auth.build_cookie(request, context),
     )
     return response
 

@@ -255,7 +255,7 @@ def test_false_credentials_from_everywhere_leave_room_for_those_who_are_known() 
         clock.at += 3600
         told = [*told, *book.take_omitted()]
     assert sum(each.number for each in told) == 5000 - ledger.TOTAL_BURST, "and all are counted"
-    assert max(told, key=lambda each: each.number).whose == "others"
+    assert max(told, key=lambda each: each.number).caller_name == "others"
 
 
 def test_a_flood_of_refusals_does_not_fill_the_log(
