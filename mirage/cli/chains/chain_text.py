@@ -258,9 +258,9 @@ def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
     Yields nothing for any other chain.
     """
     if chain["links_planned"] is None:
-        from mirage.chains import explanations as notes_of  # noqa: PLC0415 - it loads the database
+        from mirage.chains import explanations  # noqa: PLC0415 - it loads the database
 
-        yield notes_of.explain_unregistered(chain["style"], chain["max_overlap_s"])
+        yield explanations.explain_unregistered(chain["style"], chain["max_overlap_s"])
 
 
 def format_decision(row: Mapping[str, Any]) -> str:
