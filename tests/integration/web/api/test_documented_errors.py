@@ -161,7 +161,7 @@ def a_nul(scene: Scene, operation: Operation) -> httpx.Response:
 
 
 def too_much(scene: Scene, operation: Operation) -> httpx.Response:
-    scene.patch.setattr(change_feed, "MOST", 0)
+    scene.patch.setattr(change_feed, "MAX_LISTENERS", 0)
     scene.patch.setattr(quota, "FORECASTS_AT_ONCE", 0)
     with scene.serving(quotas=Quotas(exports=0, writes_burst=0)) as client:
         query = "format=csv" if operation.takes("format") else ""
