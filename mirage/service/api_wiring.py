@@ -56,7 +56,7 @@ def build_api_context(
         model=wiring.get_policy_loader(settings),
         usage=wiring.get_usage_reader(service.cluster),
         limits=wiring.build_limits(settings),
-        limits_told=wiring.describe_limits(settings),
+        limit_descriptions=wiring.describe_limits(settings),
         max_time_s=wiring.get_max_time_s(settings),
         models_dir=get_models_dir(settings.provision.models_dir),
         tables_dir=wiring.get_tables_dir(settings),

@@ -15,7 +15,7 @@ from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
 from mirage.errors import ClusterUnavailable, MirageError
 from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
-from mirage.service import site_file, wiring
+from mirage.service import database_setup, site_file
 from mirage.slurm.clients.cli.client import SlurmCli
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ def complete_settings(settings: Settings, *, renews: bool = False) -> Settings:
 def name_cluster(settings: Settings) -> None:
     """Give the rows of an older release, which did not ask for the name, the cluster's name."""
     default = str(type(settings.cluster).model_fields["name"].default)
-    with closing(wiring.open_store(settings)) as store, store.begin() as tx:
+    with closing(database_setup.open_store(settings)) as store, store.begin() as tx:
         clusters.rename_cluster(tx, default, settings.cluster.name)
 
 

@@ -186,7 +186,7 @@ def _build_server(
         patience=unix_peer.ClientTimeouts(head_s=limits.head_s, body_s=limits.body_s),
         keep_alive_s=limits.idle_s,
         grace_s=_GRACE_S,
-        started=on_start,
+        on_started=on_start,
     )
 
 

@@ -1,25 +1,22 @@
 """Builds the service's objects from the settings, in one place."""
 
-import os
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.config.paths import get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
-from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Caller
 from mirage.domain.callers.this_host import is_this_host
 from mirage.domain.ports import Cluster, Policy
 from mirage.domain.time_units import HOUR_S
-from mirage.errors import ConfigError, StoreUnavailable
+from mirage.errors import ConfigError
 from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
 from mirage.policies import registry
 from mirage.policies.auto_policy import AutoPolicy
@@ -28,7 +25,7 @@ from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDes
 from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.reports.slurmctld_load import DiagnosisReader
-from mirage.service import path_security
+from mirage.service.database_setup import open_store
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
@@ -132,18 +129,6 @@ def check_slurm_commands(settings: Settings) -> None:
             "PATH",
             [f"no {', '.join(missing)}: run on a host with Slurm's client commands, or set PATH"],
         )
-
-
-def open_store(settings: Settings) -> Store:
-    """Open the database. Raises SchemaMismatch unless it has this program's schema."""
-    if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
-        raise StoreUnavailable(
-            f"the state directory {settings.service.state_dir} does not exist: "
-            "set service.state_dir, or make it with `mirage db upgrade`"
-        )
-    store = Store(settings.database_url)
-    store.check_schema()
-    return store
 
 
 def build_decision_settings(service: Service) -> DecisionSettings:
@@ -305,68 +290,3 @@ def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
     if auth.jwks_file is not None:
         return slurm_jwt.load_jwks_file(auth.jwks_file, **checks).authenticate_caller
     return slurm_jwt.load_jwks_url(str(auth.jwks_url), **checks).authenticate_caller
-
-
-def upgrade_database(settings: Settings) -> None:
-    """Create the database, or upgrade it to this program's schema."""
-    if _is_in_state_dir(settings):
-        make_state_dir(settings.service.state_dir)
-    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
-    _restrict_database_file(settings)
-
-
-def find_database_file(settings: Settings) -> Path | None:
-    """Return the file of a SQLite database; None for a database server."""
-    head, _, path = settings.database_url.partition(":///")
-    return Path(path) if head.startswith("sqlite") else None
-
-
-def _restrict_database_file(settings: Settings) -> None:
-    """Take other users' access to the database file away: it holds data that PrivateData hides
-    from them. SQLite gives its journals the same mode."""
-    file = find_database_file(settings)
-    if file is None:
-        return
-    mode = stat.S_IMODE(file.stat().st_mode)
-    if mode & 0o007 and file.stat().st_uid == os.geteuid():
-        file.chmod(mode & ~0o007)
-
-
-def _is_in_state_dir(settings: Settings) -> bool:
-    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
-
-
-def make_user_state_dir(path: Path) -> None:
-    """Make the state directory of one user.
-
-    Raises StoreUnavailable if somebody else could have replaced it or can look into it.
-    """
-    make_state_dir(path, mode=0o700)
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise StoreUnavailable(f"{path} is not a directory that you own: remove it or move it away")
-    if status.st_mode & 0o077:
-        raise StoreUnavailable(f"others may read {path}: run `chmod go= {path}`")
-    if fault := path_security.find_fault(path):
-        raise StoreUnavailable(fault)
-
-
-def check_path_security(settings: Settings) -> None:
-    """Raise ConfigError if other users could pull the kill switch or replace the database."""
-    file = find_database_file(settings)
-    paths_by_key = {"service.state_dir": [settings.service.state_dir]}
-    if file is not None:
-        paths_by_key["database.url"] = [file.parent, file]
-    for key, paths in paths_by_key.items():
-        for path in paths:
-            if fault := path_security.find_fault(path):
-                raise ConfigError(key, [fault])
-
-
-def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
-    try:
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"the state directory {path} cannot be created: {error.strerror}"
-        ) from error

@@ -22,7 +22,7 @@ from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.policies import registry
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.service.api_wiring import build_api_context
 from mirage.service.wiring import Service
 from mirage.service.worker import Intervals, Worker
@@ -76,7 +76,7 @@ class DemoSite:
                 },
             }
         )
-        wiring.upgrade_database(settings)
+        database_setup.upgrade_database(settings)
         store = Store(settings.database_url, durable=False)
         return cls(wiring.build_service(settings, world, store), world)
 

@@ -13,7 +13,7 @@ from mirage.domain.ports import Cluster
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.provision.handover_decider import DecisionSettings
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.simulator.types import Params
 from tests.support.mirage_process import SITE, QuietSlurm
 
@@ -26,7 +26,7 @@ def build_settings(
     settings = Settings.model_validate(
         {"cluster": {"name": "lab", **own}, "service": {"state_dir": tmp_path / "state"}}
     )
-    wiring.upgrade_database(settings)
+    database_setup.upgrade_database(settings)
     service = wiring.build_service(settings, cluster)
     service.store.close()
     return wiring.build_decision_settings(service)
@@ -79,7 +79,7 @@ def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, how: str) -> None:
     state = tmp_path / "home" / "mirage" / "service"
     if how == "as made":
-        wiring.make_user_state_dir(state)
+        database_setup.make_user_state_dir(state)
         assert state.stat().st_mode & 0o777 == 0o700
         return
     state.mkdir(parents=True, mode=0o700)
@@ -93,7 +93,7 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
         state.rename(tmp_path / "moved")
         state.symlink_to(tmp_path / "moved")
     with pytest.raises(StoreUnavailable, match=re.escape(str(state))):
-        wiring.make_user_state_dir(state)
+        database_setup.make_user_state_dir(state)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")
@@ -118,7 +118,7 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     settings = Settings.model_validate({"service": {"state_dir": named}})
     state.mkdir(parents=True, mode=0o755)
     link.parent.symlink_to(state.parent)
-    wiring.upgrade_database(settings)
+    database_setup.upgrade_database(settings)
     file = state / "mirage.db"
     if how == "open to a group":
         shutil.chown(state, group="users")
@@ -135,10 +135,10 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     }
     spoilt.get(how, lambda: None)()
     if not told:
-        wiring.check_path_security(settings)
+        database_setup.check_path_security(settings)
         return
     with pytest.raises(ConfigError) as caught:
-        wiring.check_path_security(settings)
+        database_setup.check_path_security(settings)
     assert caught.value.faults == [told.format(state=state, link=link, file=file)]
 
 

@@ -83,7 +83,7 @@ def test_marks_escape_what_they_are_given() -> None:
     drawn = svg.draw_figure(
         10,
         10,
-        [svg.draw_bar(0, 0, 1, 1, says=evil), svg.draw_text(0, 0, evil)],
+        [svg.draw_bar(0, 0, 1, 1, tooltip=evil), svg.draw_text(0, 0, evil)],
         name="x",
         title=evil,
         desc=evil,
