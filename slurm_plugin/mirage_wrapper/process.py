@@ -71,7 +71,7 @@ def _pass_output(out):
 
 
 def parse_job_id(said):
-    """The id in the one line that is sbatch's own answer (carrier_standby.sh, mirage_find_id).
+    """The id in the one line that is sbatch's own answer (mirage_parse_job_id in carrier_standby.sh).
 
     That is `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7` or `7;x`. None without
     such a line, and if a banner of the site holds another one: then the queue is asked.

@@ -216,7 +216,8 @@ def _take_word_back(link):
 
 
 def _note_handed(link, job):
-    """Write down that the script knows the next link's job (carrier_standby.sh, mirage_is_scripts_word)."""
+    """Write down that the script knows the next link's job (mirage_has_script_cancelled in
+    carrier_standby.sh reads it)."""
     name = "handed.%d" % (link.index + 1,)
     if job and link.read_first_line(name) != job:
         path = os.path.join(link.directory, name)

@@ -172,7 +172,7 @@ def test_a_warning_ends_no_loop_and_an_ignored_hangup_keeps_none(
     program = """
         . "$0"
         mirage_dir=$1 mirage_job=7 mirage_since=1 mirage_loops=
-        loop() { : >"$1/began"; mirage_nap 1; : >"$1/went"; mirage_nap 1000; }
+        loop() { : >"$1/began"; mirage_sleep 1; : >"$1/went"; mirage_sleep 1000; }
         mirage_start_loop loop "$1"
         until [ -e "$1/began" ]; do sleep 0.1; done
         for signal in HUP INT QUIT USR1 USR2 ALRM TERM; do kill -s $signal $mirage_loops; done

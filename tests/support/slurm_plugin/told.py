@@ -16,7 +16,7 @@ class ToldLink(Link):
     def told(self, **settings: object) -> None:
         """Put settings into the carrier's head, behind those that the wrapper wrote."""
         words = "".join(f"mirage_{name}='{value}'\n" for name, value in settings.items())
-        head, mark, rest = self.carrier.read_bytes().partition(b"# mirage-link, the part")
+        head, mark, rest = self.carrier.read_bytes().partition(b"# The carrier: ")
         before, offset, after = head.partition(b"mirage_offset=")
         grown = b"%010d" % (int(after[:10]) + len(words.encode()))
         self.carrier.write_bytes(
