@@ -84,8 +84,7 @@ mirage_pause_if_stuck() {
 
 # Did this link find nothing left to do? That is so if it ended well within a minute, after a link
 # that ran at least ten times as long; the next link would find nothing either. Then mark the chain
-# as done, and set mirage_why. mirage/chains/chain_state.py has the same rule, and
-# tests/data/nothing-to-do-cases.json has the cases of both.
+# as done, and set mirage_why. tests/data/nothing-to-do-cases.json has the cases.
 mirage_had_nothing_to_do() {
     [ "$mirage_brief" = ends ] && [ "$mirage_code" = 0 ] && [ -z "$mirage_signalled" ] || return 1
     mirage_find_later_links started
@@ -100,6 +99,8 @@ mirage_had_nothing_to_do() {
 
 # Did each link from $1 to $2 run for less than a minute, however it ended? Never so in a chain
 # whose links are all queued from the start: links that remain when the work is done are brief.
+# _is_loop in mirage/chains/chain_state.py has the same rule, for links of older wrappers, and
+# tests/data/brief-links-cases.json has the cases of both.
 mirage_all_were_brief() {
     [ "$mirage_presubmit" != all ] && [ "$1" -ge "$mirage_counted_from" ] || return 1
     mirage_k=$1
