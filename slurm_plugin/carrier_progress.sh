@@ -84,7 +84,7 @@ mirage_pause_if_stuck() {
 
 # Did this link find nothing left to do? That is so if it ended well within a minute, after a link
 # that ran at least ten times as long; the next link would find nothing either. Then mark the chain
-# as done, and set mirage_why. tests/data/nothing-to-do-cases.json has the cases.
+# as done, and set mirage_why. The service has no such rule: for it the chain is finished anyhow.
 mirage_had_nothing_to_do() {
     [ "$mirage_brief" = ends ] && [ "$mirage_code" = 0 ] && [ -z "$mirage_signalled" ] || return 1
     mirage_find_later_links started
