@@ -169,7 +169,7 @@ def _ask_service(link, environ):
     answer = mirage_plan.ask_service(link, environ)
     if answer.mode in ("observe", "shadow"):
         raise Keeps("the site's Mirage is in mode %s" % (answer.mode,))
-    if answer.answered and answer.mode is None:
+    if answer.has_answered and answer.mode is None:
         raise Keeps("the service %s" % (answer.why,))
     return answer.return_costs
 
@@ -253,7 +253,7 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
     if costs is None:
-        price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
+        price = mirage_forecast.PRICE if link.wishes.price is None else link.wishes.price
         lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
         basis = "by its last wait of %d s" % (waited_s,)
     else:
@@ -264,7 +264,7 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
         raise Keeps("a new wait costs more than the %d s that are left, %s" % (left_s, basis))
     if lead_s is None:
         lead_s, basis = left_s - back_s - mirage_forecast.MARGIN_S, "for max-overlap"
-    bounds = [bound for bound in (most_s, link.wanted.max_lead_s) if bound is not None]
+    bounds = [bound for bound in (most_s, link.wishes.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
     if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:

@@ -292,7 +292,9 @@ def _render_functions(chain):
     words += [quote_word(word) for word in chain.get_arguments()]
     run = b" ".join(quote_word(os.fsdecode(word)) for word in parse_interpreter(chain.script.text))
     return (
-        b'mirage_run_sbatch() { mirage_run_in_environment "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
+        b'mirage_run_sbatch() { mirage_run_in_environment "$mirage_sbatch" '
+        + b" ".join(words)
+        + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
     )
 
