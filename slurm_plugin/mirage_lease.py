@@ -162,9 +162,7 @@ class Leases(object):
             write_file(self.get_path("ready", number), self.read_ready(number - 1) or "\n")
 
     def free(self, number):
-        write_file(
-            self.get_path("lease", "%d.free" % (number,)), ""
-        )  # an empty file fits on a full disk too
+        write_file(self.get_path("lease", "%d.free" % (number,)), "")  # fits on a full disk too
 
     def read_ready(self, number):
         """Return the path of the newest complete checkpoint under lease `number` or an earlier one;
