@@ -1,9 +1,9 @@
 """A link that counts, as a program: `counting_link.py STEPS`, or `counting_link.py VERB...`.
 
 Every step, and every moment at which a checkpoint becomes current, is a line of $MIRAGE_DIR/lines
-with the writer's token. FAULT="kill@before rename lease#2" kills the process at the second such call
-and "stop@..." stops it; `*` is any call. Only functions of `os` are wrapped: the plugin's code is as
-shipped.
+with the writer's token. FAULT="kill@before rename lease#2" kills the process at the second such
+call, and "stop@..." stops it; `*` is any call. Only functions of `os` are wrapped: the plugin's
+code is as shipped.
 """
 
 import hashlib
