@@ -322,36 +322,3 @@ def test_chains_without_a_standby_wait_too(pair: Pair, settings: dict[str, str])
     let_end(link, 2)
     assert finish(second)[0] == 0
     assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
-
-
-@pytest.mark.parametrize(
-    ("began", "ends", "given", "bound"),
-    [
-        (0, 7200, "", 1800),
-        (0, 57600, "", 14400),
-        (0, 172800, "", 14400),
-        (0, 7200, "600", 600),
-        (0, 7200, "0", 0),
-        ("", "", "", 14400),
-    ],
-)
-def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
-    shell: list[str], began: object, ends: object, given: str, bound: int
-) -> None:
-    from mirage.domain.chain import Chain, ChainId, Link, Style  # noqa: PLC0415
-    from mirage.domain.job import JobId  # noqa: PLC0415
-
-    text = (PLUGIN / "carrier_overlap.sh").read_text()
-    run = f"mirage_began={began} mirage_ends={ends} mirage_max_overlap={given}\n"
-    done = subprocess.run(
-        [*shell, "-c", text + run + "mirage_bound_overlap\necho $mirage_bound\n"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) == bound
-    own = int(given) if given else None
-    chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own, style=Style.SEQUENTIAL)
-    limit = int(str(ends)) - int(str(began)) if ends != "" else None
-    before = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit)
-    assert chain.get_allowed_overlap_s(before) == bound
