@@ -2,7 +2,7 @@
 """Decide whether a link that started early gives its nodes back, and when it is released again.
 
 A link of style `sequential` calls this once, as it begins to wait (carrier_overlap.sh), with
-NAME=VALUE words. The service's forecast decides where it is fresh, else the link's own last wait.
+NAME=VALUE words. The service's forecast decides if it is fresh, else the link's own last wait.
 This prints one line: `back MINUTES WORDS`, the minutes after the predecessor's start at which the
 link's new job becomes eligible; or `keep WORDS`. The return is counted in returns/LINK before the
 line is printed. Whatever is unknown means `keep`.
@@ -47,9 +47,8 @@ def main(argv):
 
 
 def decide_return(words, environ):
-    """(minutes after the predecessor's start, why in words) of a return that is counted already.
-
-    Raises Keeps.
+    """Decide on a return. Return (minutes after the predecessor's start, why in words); the return is
+    counted by then. Raises Keeps if the link keeps its nodes.
     """
     import mirage_forecast
     import mirage_jobs
@@ -115,7 +114,7 @@ def parse_count(text, name):
 
 
 def read_count(link):
-    """The returns so far. Raises Keeps of a file that does not read: nobody knows how many."""
+    """Return the number of returns so far. Raises Keeps if the file does not read: it is unknown."""
     import mirage_forecast
 
     if str(link.index) not in os.listdir(link.get_path("returns")):  # not from a cache, as of NFS
@@ -127,7 +126,7 @@ def read_count(link):
 
 
 def record_return(link, count, release, why):
-    """Before sbatch is asked: whatever ends this job then, the return counts."""
+    """Write returns/LINK. The caller does this before sbatch: the return counts whatever ends the job."""
     import mirage_waits
 
     text = "%d %d %d\n%s\n" % (count, link.job, release, why)
@@ -148,7 +147,7 @@ def _look_at_node(own, environ):
 
 
 def read_boot_time():
-    """When this node booted, in seconds since the epoch; None where the kernel does not say."""
+    """Return when this node booted, in seconds since 1970; None if the kernel does not say."""
     import mirage_forecast
 
     try:
