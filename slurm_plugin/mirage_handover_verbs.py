@@ -165,8 +165,8 @@ def _get_poll_s():
 
 def _print_line(title, text):
     if text and text.strip():
-        shown = "".join(c if c.isprintable() else "?" for c in text.strip())
-        print("%s\t%s" % (title, shown))
+        printable = "".join(c if c.isprintable() else "?" for c in text.strip())
+        print("%s\t%s" % (title, printable))
 
 
 def _report(message, code):

@@ -411,8 +411,8 @@ def take_plan_back(link, view, old_plan, why, environ):
         )
         refusal = update_dependency(link, None, environ)
         if refusal is not None:
-            kept = Plan(None, standing_minutes, 0, "", view.own)
-            return link.record_outcome(kept, 0, "the plan stays: %s" % (refusal,))
+            kept_plan = Plan(None, standing_minutes, 0, "", view.own)
+            return link.record_outcome(kept_plan, 0, "the plan stays: %s" % (refusal,))
     return link.record_outcome(NOTHING, 0, "no plan: %s" % (why,))
 
 

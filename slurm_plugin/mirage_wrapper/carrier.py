@@ -284,7 +284,7 @@ def _choose_returns(chain):
 def _choose_brief(settings):
     """Return "ends" if a link that finds nothing to do ends the chain; None if it does not, because
     the user has stated --mirage-continue."""
-    return None if "continue" in settings.asked else "ends"
+    return None if "continue" in settings.stated_names else "ends"
 
 
 def _make_absolute(path):

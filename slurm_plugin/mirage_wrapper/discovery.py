@@ -12,7 +12,7 @@ import stat
 import time
 
 import mirage_places
-from mirage_wrapper.options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
+from mirage_wrapper.options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, OptionTable
 
 ASK_S = 2.0  # all questions together
 TRY_AGAIN_S = 3600  # after sbatch did not answer, ask no sooner: each call would wait for it
@@ -21,7 +21,7 @@ LARGEST = 1 << 20
 
 
 def find_options(real, environ):
-    """Return the Known options of the sbatch at `real`; the table if that sbatch does not answer."""
+    """Return the OptionTable of the sbatch at `real`; TABLE if that sbatch does not answer."""
     real = os.path.abspath(real)
     try:
         path = _get_cache_path(real, environ)
@@ -48,7 +48,7 @@ def _merge_options(kinds):
             names[name] = kind
     later = dict(LATER_KINDS)
     later.update(TABLE.names)
-    return Known(names, letters, later)
+    return OptionTable(names, letters, later)
 
 
 # The cache: a line for the binary, and a line for each option.

@@ -30,12 +30,21 @@ class NotAsked(Exception):
 class Call(object):
     """One call of sbatch: its words, and its script if that was found."""
 
-    __slots__ = ("code", "directives", "environ", "known", "path", "piped", "reading", "real")
+    __slots__ = (
+        "code",
+        "directives",
+        "environ",
+        "option_table",
+        "path",
+        "piped",
+        "reading",
+        "real",
+    )
 
     def __init__(self, real, words, environ):
         self.real = real
         self.code = None  # the real sbatch's exit code, once it has submitted a chain's first link
-        self.known = None  # the options of the real sbatch; None until sbatch is asked
+        self.option_table = None  # the options of the real sbatch; None until sbatch is asked
         self.reading = read_words(words)
         self.directives = Reading([])  # the script's own directives; empty until they are read
         self.environ = environ
@@ -47,11 +56,11 @@ class Call(object):
         reading = read_words(words)
         if reading.sure:
             return reading
-        if self.known is None:
+        if self.option_table is None:
             from mirage_wrapper import discovery
 
-            self.known = discovery.find_options(self.real, self.environ)
-        return read_words(words, self.known)
+            self.option_table = discovery.find_options(self.real, self.environ)
+        return read_words(words, self.option_table)
 
     def is_quiet(self):
         both = (self.reading, self.directives)

@@ -60,7 +60,7 @@ SHORT_NAMES = {
 }
 
 
-class Known(object):
+class OptionTable(object):
     """The options of one sbatch: kinds by long name and by letter.
 
     `later`: kinds of names that are known only in full, and make no abbreviation ambiguous.
@@ -91,7 +91,7 @@ def _map_kinds(lists):
 
 
 LATER_KINDS = _map_kinds(LATER)
-TABLE = Known(
+TABLE = OptionTable(
     _map_kinds({NOTHING: FLAGS, MAYBE: OPTIONAL, VALUE: REQUIRED}),
     _map_kinds(
         {
@@ -136,9 +136,9 @@ class Reading(object):
     is not understood, or None; no option is found after it.
     """
 
-    def __init__(self, words, known=TABLE):
+    def __init__(self, words, table=TABLE):
         self.words = words
-        self.known = known
+        self.table = table
         self.sure = True
         self.options = []
         self.script = None
@@ -190,9 +190,9 @@ class Reading(object):
         return self.list_words_without(())
 
 
-def read_words(words, known=TABLE):
-    """Read the words after `sbatch`, for an sbatch that has the options `known`."""
-    reading = Reading(words, known)
+def read_words(words, table=TABLE):
+    """Read the words after `sbatch`, for an sbatch with this OptionTable."""
+    reading = Reading(words, table)
     index = 0
     while index < len(words) and reading.not_understood is None:
         word = words[index]
@@ -228,7 +228,7 @@ def _add_option(reading, name, value, first, last):
 def _read_long_option(reading, index):
     word = reading.words[index]
     written_name, equals, value = word[2:].partition("=")
-    name = reading.known.find_full_name(written_name)
+    name = reading.table.find_full_name(written_name)
     if name != written_name and not written_name.startswith(MIRAGE):
         reading.sure = False
     if name is None:
@@ -237,7 +237,7 @@ def _read_long_option(reading, index):
         else:
             reading.not_understood = word
         return index + 1
-    kind = _get_kind(name, reading.known)
+    kind = _get_kind(name, reading.table)
     if kind == NOTHING and equals:
         reading.sure = reading.sure and name in MIRAGE_FLAGS
         reading.not_understood = word
@@ -251,10 +251,10 @@ def _read_long_option(reading, index):
     return index + 2
 
 
-def _get_kind(name, known):
+def _get_kind(name, table):
     if name in MIRAGE_NAMES:
         return NOTHING if name in MIRAGE_FLAGS else VALUE
-    return known.get_kind(name)
+    return table.get_kind(name)
 
 
 def _read_short_options(reading, index):
@@ -262,7 +262,7 @@ def _read_short_options(reading, index):
     word = reading.words[index]
     for i in range(1, len(word)):
         letter, rest = word[i], word[i + 1 :]
-        kind = reading.known.letters.get(letter)
+        kind = reading.table.letters.get(letter)
         name = SHORT_NAMES.get(letter, letter)
         last = index
         if kind == NOTHING:

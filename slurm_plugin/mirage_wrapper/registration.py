@@ -94,7 +94,7 @@ def _list_fields(chain_id, job, settings):
         ("mode", "mode", '"%s"' % (settings.mode,)),
         ("min-runtime", "min_runtime_s", settings.min_runtime_s),
     ):
-        if name in settings.asked:
+        if name in settings.stated_names:
             fields.append((field, value))
     fields.append(("style", '"%s"' % (settings.style,)))
     if settings.style == "sequential":

@@ -29,8 +29,8 @@ class CurrentLink(object):
         self.links = links
 
     def read_file(self, *names):
-        with open(os.path.join(self.directory, *names), "rb") as kept:
-            return kept.read()
+        with open(os.path.join(self.directory, *names), "rb") as file:
+            return file.read()
 
     def read_first_line(self, *names):
         try:

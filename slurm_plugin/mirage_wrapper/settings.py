@@ -43,11 +43,10 @@ class Settings(object):
 
     `max_overlap_s` is 0 for no overlap ever, None for what each link computes (carrier_overlap.sh).
     `lead_s` is None for the service's or the link's forecast, 0 for no planned release.
-    `asked`: the names of the settings that the user has set, in any place.
+    `stated_names`: the settings that the user has set, in any place.
     """
 
     __slots__ = (
-        "asked",
         "checkpoint",
         "continue_after",
         "lead_s",
@@ -60,15 +59,16 @@ class Settings(object):
         "presubmit",
         "returns",
         "service",
+        "stated_names",
         "style",
         "total_s",
         "until_file",
     )
 
-    def __init__(self, asked):
+    def __init__(self, stated):
         texts = dict(DEFAULTS)
-        texts.update(asked)
-        self.asked = frozenset(asked)
+        texts.update(stated)
+        self.stated_names = frozenset(stated)
         self.links = _parse_links(texts["chain"]) if "chain" in texts else ANY_LINKS
         self.total_s = parse_seconds("total", texts.get("total"), 1)
         self.until_file = _check_path("until-file", texts.get("until-file"))
