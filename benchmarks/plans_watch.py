@@ -109,7 +109,7 @@ class Watch:
         self._resumed_at.clear()
         self.resume_dead()
         self._look_now()
-        runs = {chain: self.scene.runs(spec.name) for chain, spec in self.chains.items()}
+        runs = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
         time.sleep(1)  # until accounting has the records
         records = read_links(self.scene)
