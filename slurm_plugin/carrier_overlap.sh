@@ -10,7 +10,7 @@
 #   writes  requeued/LINK, jobs/LINK, passed.LINK, ends/LINK; new jobs, dependencies and scancel in
 #           Slurm. mirage_return.py writes returns/LINK
 
-# Has this link started too early: behind a link that has not begun, or beside a link that runs for
+# Has this link started too early: before a link in front of it has begun, or beside a link that runs for
 # longer than the user allows? Set mirage_behind, the job to stand behind, and mirage_why.
 mirage_is_too_early() {
     mirage_behind=
@@ -39,7 +39,7 @@ mirage_is_too_early() {
     mirage_behind=$mirage_earlier_job
 }
 
-# Set mirage_bound to the longest overlap in seconds. Without a word of the user the bound is four
+# Set mirage_bound to the longest overlap in seconds. If the user states none, the bound is four
 # hours, or a quarter of the predecessor's time limit if that is less. Links of style switch run
 # nothing twice, so they have no bound. get_allowed_overlap_s in mirage/domain/chain.py has the
 # same rule, and tests/data/overlap-bound-cases.json has the cases of both.

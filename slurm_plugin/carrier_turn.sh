@@ -235,7 +235,7 @@ mirage_pause_between_looks() {
 # --- a link that is ended, or warned, before its script has begun -----------------------------------
 
 # End this job, which Slurm or somebody has ended before its script began. The link is then treated
-# like a standby: cancelled once it is submitted anew; cancelled twice the chain pauses.
+# like a standby: after a first cancellation it is submitted anew, after a second one the chain pauses.
 mirage_end_waiting() {
     case $mirage_reason in
     requeued | node_fail) ;; # Slurm has put the job back into the queue
