@@ -22,7 +22,7 @@ MARK = re.compile(r"\bmirage:([^:\s]+):(\d+)$")
 """A chain and a link in the comment of a job."""
 _COLUMNS = "JobIDRaw,Submit,Eligible,Start,End,TimelimitRaw,NNodes,State,Comment"
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "sacct")
-_COUNTED = """#!/bin/sh
+_LOGGED_COMMAND = """#!/bin/sh
 say() {{ echo "$(date +%s) ${{SLURM_JOB_ID:--}} $*" >>{log}; }}
 case "{step_s} {name} $* ${{SLURM_JOB_ID:+asked}}" in
 0*) ;;
@@ -49,10 +49,11 @@ _LIMITS = (
     ),
     ("carrier_files.sh", '"${mirage_look_s-}" 2', '"${mirage_look_s-}" 20'),
 )
-"""The limits that a busy machine keeps in seconds of its own: the cluster's clock runs faster.
+"""(file, text, changed text): time limits of the plugin, stretched because the cluster's clock runs
+SPEED times faster than the machine's.
 
 The first is longer than a user's two seconds: a chain that cannot register itself on a busy machine
-is another measurement. The last one is how often a link that waits looks around.
+would be another measurement. The last one is how often a waiting link looks at the chain's files.
 """
 
 
@@ -65,7 +66,7 @@ def open_scene() -> Iterator[Scene]:
     plugin = scene.root / "slurm_plugin"
     shutil.rmtree(plugin)
     shutil.copytree(PLUGIN, plugin, ignore=shutil.ignore_patterns("__pycache__"))
-    _give_patience(plugin)
+    _stretch_limits(plugin)
     try:
         yield scene
     finally:
@@ -74,17 +75,17 @@ def open_scene() -> Iterator[Scene]:
         shutil.rmtree(scene.root, ignore_errors=True)
 
 
-def _give_patience(plugin: Path) -> None:
-    """Change a copy of the plugin for a cluster whose clock runs faster."""
-    for name, before, after in _LIMITS:
-        _replace_once(plugin / name, before, after.replace("SPEED", str(SPEED)))
+def _stretch_limits(plugin: Path) -> None:
+    """Stretch the time limits in a copy of the plugin, for a cluster whose clock runs faster."""
+    for name, old_text, new_text in _LIMITS:
+        _replace_once(plugin / name, old_text, new_text.replace("SPEED", str(SPEED)))
 
 
-def _replace_once(path: Path, before: str, after: str) -> None:
+def _replace_once(path: Path, old_text: str, new_text: str) -> None:
     text = path.read_text()
-    if len(re.findall(re.escape(before), text)) != 1:
-        raise RuntimeError(f"{path.name} does not hold {before!r} once")
-    path.write_text(text.replace(before, after))
+    if len(re.findall(re.escape(old_text), text)) != 1:
+        raise RuntimeError(f"{path.name} does not hold {old_text!r} once")
+    path.write_text(text.replace(old_text, new_text))
 
 
 def read_chain_id(scene: Scene, job: int) -> str:
@@ -95,7 +96,7 @@ def read_chain_id(scene: Scene, job: int) -> str:
     return mark[1]
 
 
-# --- what accounting says of links ----------------------------------------------------------------
+# --- links in accounting --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +118,12 @@ class LinkRecord:
 def read_links(scene: Scene) -> list[LinkRecord]:
     """Return all runs of alice's links that have ended, by chain, link and start.
 
-    Accounting tells a job's comment only once the job has ended.
+    Accounting shows a job's comment only once the job has ended.
     """
     words = ["sacct", "-n", "-P", "-X", "-D", "-u", "alice", "-S", "now-7days", "-o", _COLUMNS]
-    shown = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
-    found = [_parse_link(line) for line in shown.splitlines()]
-    links = [link for link in found if link is not None]
+    text = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
+    records = [_parse_link(line) for line in text.splitlines()]
+    links = [link for link in records if link is not None]
     return sorted(links, key=lambda link: (link.chain, link.link, link.start or 0))
 
 
@@ -160,8 +161,8 @@ class CommandLog:
 
     @classmethod
     def lay_out(cls, scene: Scene, *, step_s: int = 0, asks: bool = False) -> CommandLog:
-        """With `step_s` a command that changes something pauses so long before and after; with
-        `asks` a link's squeue too."""
+        """Make the folder. With `step_s` a command that changes something pauses for so long before
+        and after; with `asks` so does a link's squeue."""
         folder = scene.root / "counted"
         folder.mkdir()
         log = folder / "calls"
@@ -170,9 +171,11 @@ class CommandLog:
         for name in _COMMANDS:
             real = shutil.which(name)
             command = folder / name
-            asked = "asked" if asks else "unasked"
+            when_asked = "asked" if asks else "unasked"
             command.write_text(
-                _COUNTED.format(name=name, log=log, real=real, step_s=step_s, asked=asked)
+                _LOGGED_COMMAND.format(
+                    name=name, log=log, real=real, step_s=step_s, asked=when_asked
+                )
             )
             command.chmod(0o755)
         return cls(folder)
@@ -186,7 +189,7 @@ class CommandLog:
         return [(at, call) for at, _, when, call in self._read() if when != "after"]
 
     def read_steps(self) -> list[tuple[str, int | None]]:
-        """Return (what, job) of each moment before or after a change; None: the service's."""
+        """Return (what, job) of each moment before or after a change; job None: the service's."""
         return [
             (f"{when} {_shorten(call)}", int(job) if job.isdigit() else None)
             for _, job, when, call in self._read()
@@ -200,9 +203,11 @@ class CommandLog:
 
 
 def _shorten(call: str) -> str:
-    """The command, and what it is about; a question as it stands."""
+    """Return the command with its main arguments; a squeue command unchanged."""
     words = call.split()
     if words[0] == "squeue":
         return call
-    about = [word for word in words if word.startswith(("--dependency", "JobId=", "Dependency="))]
-    return " ".join([words[0], *about])
+    arguments = [
+        word for word in words if word.startswith(("--dependency", "JobId=", "Dependency="))
+    ]
+    return " ".join([words[0], *arguments])

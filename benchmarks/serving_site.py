@@ -54,8 +54,8 @@ class Still:
             running = job_history.list_jobs(
                 tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES
             )
-            owned = select(links, chains.c.user, chains.c.uid).join(chains)
-            rows = tx.execute(owned.where(links.c.state != "ended")).all()
+            query = select(links, chains.c.user, chains.c.uid).join(chains)
+            rows = tx.execute(query.where(links.c.state != "ended")).all()
         self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
         self._nodes = tuple(
             Node(
@@ -83,13 +83,13 @@ class Still:
         return iter(())
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        wanted = set(job_ids)
-        return [job for job in self._jobs if job.job_id in wanted]
+        ids = set(job_ids)
+        return [job for job in self._jobs if job.job_id in ids]
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
-        wanted = frozenset(job_ids)
-        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
-        return Queue.from_jobs(self.read_clock(), shown)
+        ids = frozenset(job_ids)
+        jobs = (job for job in self.fetch_queue() if job.job_id in ids)
+        return Queue.from_jobs(self.read_clock(), jobs)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
         return {}
@@ -158,7 +158,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.release_lease(tx, cluster_id, seeded_admin.HOLDER)
         cluster = Still(store, cluster_id, begin)
-        given = ApiContext(
+        context = ApiContext(
             store=store,
             cluster_id=cluster_id,
             cluster_name="lab",
@@ -167,7 +167,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             policies=("reactive", "average", "quantile", "auto"),
             quotas=Quotas(forecasts_per_minute=1_000_000),  # one caller asks for many
         )
-        app = create_app(given)
+        app = create_app(context)
         mount_pages(app)
         stop = threading.Event()
         settings = DecisionSettings(get_policy=registry.get_policy, default_policy="average")
@@ -193,13 +193,13 @@ def main(url: str, begin: int, ticks: Path) -> None:
 
 
 def _work(worker: Worker, stop: threading.Event, ticks: Path) -> None:
-    with ticks.open("a") as told:
+    with ticks.open("a") as lines:
         while not stop.is_set():
-            began, spent = time.monotonic(), time.thread_time()
+            began, cpu_before_s = time.monotonic(), time.thread_time()
             worker.run_tick()
             line = {"at": time.time(), "s": time.monotonic() - began}
-            told.write(json.dumps(line | {"cpu_s": time.thread_time() - spent}) + "\n")
-            told.flush()
+            lines.write(json.dumps(line | {"cpu_s": time.thread_time() - cpu_before_s}) + "\n")
+            lines.flush()
             stop.wait(max(0.0, TICK_EVERY_S - (time.monotonic() - began)))
 
 
