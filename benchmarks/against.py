@@ -61,11 +61,11 @@ def compare(commit: str, words: Sequence[str], rounds: int) -> dict[str, list[fl
     seconds: dict[str, list[float]] = {"then": [], "now": []}
     with check_out(commit) as tree:
         sides = [("then", tree), ("now", CHECKOUT)]
-        for _, where in sides:
-            measure_cpu(where, words)
+        for _, tree_of_side in sides:
+            measure_cpu(tree_of_side, words)
         for number in range(rounds):
-            for side, where in sides if number % 2 else reversed(sides):
-                seconds[side].append(measure_cpu(where, words))
+            for side, tree_of_side in sides if number % 2 else reversed(sides):
+                seconds[side].append(measure_cpu(tree_of_side, words))
                 print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return seconds
@@ -79,21 +79,23 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("words", nargs="+", metavar="WORD", help="what python runs, after --")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        seconds = compare(asked.commit, asked.words, asked.rounds)
+        seconds = compare(options.commit, options.words, options.rounds)
     except subprocess.CalledProcessError as error:
         print(f"{error}\n{error.stderr or ''}", file=sys.stderr)
         return 1
-    median = {side: statistics.median(found) for side, found in seconds.items()}
-    least = {side: min(found) for side, found in seconds.items()}
-    if asked.json:
+    median = {side: statistics.median(seconds_by_side) for side, seconds_by_side in seconds.items()}
+    least = {side: min(seconds_by_side) for side, seconds_by_side in seconds.items()}
+    if options.json:
         print(json.dumps(seconds))
     else:
         print(f"{'CPU seconds':14}{'median':>9}{'least':>9}")
         for side in seconds:
             print(f"{side:14}{median[side]:9.3f}{least[side]:9.3f}")
-        ratios = [found["now"] / found["then"] for found in (median, least)]
+        ratios = [
+            seconds_by_side["now"] / seconds_by_side["then"] for seconds_by_side in (median, least)
+        ]
         print(f"{'now / then':14}{ratios[0]:9.3f}{ratios[1]:9.3f}")
     return 0
 

@@ -51,7 +51,7 @@ from mirage.policies.models.artefact import CARD, GRAPH
 from mirage.policies.models.scope import Scope
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from mirage.simulator.types import Params, SimJob
 
@@ -131,11 +131,11 @@ def fitting(under: Path) -> Iterator[str]:
 
 def unbounded(model: str, under: Path, folder: Path) -> None:
     """A copy of the model that takes no observation for strange."""
-    found = registry.resolve_folder(model, under)
-    copy = folder / found.parent.name / found.name
+    folder_of_model = registry.resolve_folder(model, under)
+    copy = folder / folder_of_model.parent.name / folder_of_model.name
     copy.mkdir(parents=True)
-    copy.joinpath(GRAPH).write_bytes(found.joinpath(GRAPH).read_bytes())
-    card = json.loads(found.joinpath(CARD).read_text())
+    copy.joinpath(GRAPH).write_bytes(folder_of_model.joinpath(GRAPH).read_bytes())
+    card = json.loads(folder_of_model.joinpath(CARD).read_text())
     ends = {end: [bound] * len(card["seen"][end]) for end, bound in _NO_ENDS.items()}
     copy.joinpath(CARD).write_text(json.dumps(card | {"seen": ends}))
 
@@ -158,19 +158,19 @@ class Timed:
 def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """In this process: `rounds` ticks of one policy over the scene in `folder`."""
     policy = Timed(registry.get_policy(name, folder / "models"))
-    rules = Rules(
-        policy=lambda _: policy,
-        default=name,
+    settings = DecisionSettings(
+        get_policy=lambda _: policy,
+        default_policy=name,
         limits=NO_LIMITS,
         observer=Observer(params=PARAMS),
     )
     with closing(Store(database(folder))) as store:
         with store.read() as tx:
             (cluster_id,) = clusters.list_cluster_names(tx)
-        seen = cluster_id, pickle.loads(folder.joinpath(SEEN).read_bytes())  # noqa: S301 - ours
-        first_s, _ = seconds(partial(tick, store, seen, rules, 0))
+        scene = cluster_id, pickle.loads(folder.joinpath(SEEN).read_bytes())  # noqa: S301 - ours
+        first_s, _ = seconds(partial(tick, store, scene, settings, 0))
         policy.took_s.clear()
-        ticks = [seconds(partial(tick, store, seen, rules, i)) for i in range(1, rounds + 1)]
+        ticks = [seconds(partial(tick, store, scene, settings, i)) for i in range(1, rounds + 1)]
         with store.read() as tx:
             rows = decisions.list_decisions(tx, 1, limit=CHAINS)
     single_ms, single_cpu_ms = np.array(policy.took_s).T * 1e3
@@ -191,8 +191,10 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) -> None:
-    cluster_id, snapshot = seen
+def tick(
+    store: Store, scene: tuple[int, Snapshot], settings: DecisionSettings, minute: int
+) -> None:
+    cluster_id, snapshot = scene
     queue = replace(snapshot.queue, taken_at=snapshot.queue.taken_at + 60 * minute)
     # In shadow mode the cluster is told nothing: any will do.
     provision_handovers(
@@ -200,7 +202,7 @@ def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules, minute: int) ->
         SimulatedCluster(Params(nodes=1)),
         cluster_id,
         replace(snapshot, queue=queue),
-        rules,
+        settings,
     )
 
 
@@ -214,9 +216,9 @@ def seconds(call: Callable[[], object]) -> tuple[float, float]:
 def in_its_own_process(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     words = [sys.executable, "-m", "benchmarks.decisions", "--within", str(folder)]
     words += ["--model", name, "--rounds", str(rounds)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True, env=os.environ)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True, env=os.environ)
+    result: dict[str, Any] = json.loads(process.stdout)
+    return result
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -240,15 +242,15 @@ def main() -> None:
     models = words.model or list(fitting(words.models_dir))
     if not models:
         sys.exit(f"decisions: {words.models_dir} has no model for links of {LIMIT_H} h on a node")
-    with tempfile.TemporaryDirectory(prefix="mirage-decisions-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="mirage-decisions-") as temporary:
+        folder = Path(temporary)
         scene = stage(folder)
         for model in models:
             unbounded(model, words.models_dir, folder / "models")
         rows = [in_its_own_process(name, folder, words.rounds) for name in (RULE, *models)]
-    told = {"chains": CHAINS, **scene, "rounds": words.rounds, "policies": rows}
+    result = {"chains": CHAINS, **scene, "rounds": words.rounds, "policies": rows}
     if words.json:
-        print(json.dumps(told))
+        print(json.dumps(result))
     else:
         show(rows)
     silent = [row["policy"] for row in rows if not row["answered"]]

@@ -25,68 +25,70 @@ _EXPORT = b"GET /api/v1/jobs?format=csv HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _EVENTS = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def halves(where: tuple[str, int], many: int) -> None:
+def halves(address: tuple[str, int], count: int) -> None:
     """Half of them heads, half of them bodies; a byte a second, and anew when closed."""
-    _held(where, many, lambda n: _BODY if n % 2 else _HEAD, b"x")
+    _keep_open(address, count, lambda n: _BODY if n % 2 else _HEAD, b"x")
 
 
-def events(where: tuple[str, int], many: int) -> None:
+def events(address: tuple[str, int], count: int) -> None:
     """Streams that are read; refused or ended, they ask again after a second."""
-    _held(where, many, lambda _: _EVENTS, b"")
+    _keep_open(address, count, lambda _: _EVENTS, b"")
 
 
-def _held(where: tuple[str, int], many: int, begin: Callable[[int], bytes], each_s: bytes) -> None:
+def _keep_open(
+    address: tuple[str, int], count: int, begin: Callable[[int], bytes], bytes_each_s: bytes
+) -> None:
     with selectors.DefaultSelector() as selector:
         number = 0
         while True:
             due = time.monotonic() + 1
-            while len(selector.get_map()) < many:
+            while len(selector.get_map()) < count:
                 number += 1
                 try:
-                    one = socket.create_connection(where, timeout=_PATIENCE_S)
-                    selector.register(one, selectors.EVENT_READ)
-                    one.sendall(begin(number))
+                    connection = socket.create_connection(address, timeout=_PATIENCE_S)
+                    selector.register(connection, selectors.EVENT_READ)
+                    connection.sendall(begin(number))
                 except OSError:
                     break
             while (left := due - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
-                    _heard(selector, key.fileobj)
+                    _read_some(selector, key.fileobj)
             for key in list(selector.get_map().values()):
-                if each_s:
-                    _sent(selector, key.fileobj, each_s)
+                if bytes_each_s:
+                    _send_to(selector, key.fileobj, bytes_each_s)
 
 
-def _heard(selector: selectors.BaseSelector, one: object) -> None:
-    assert isinstance(one, socket.socket)  # noqa: S101 - what was registered
+def _read_some(selector: selectors.BaseSelector, connection: object) -> None:
+    assert isinstance(connection, socket.socket)  # noqa: S101 - what was registered
     try:
-        if one.recv(65536):
+        if connection.recv(65536):
             return
     except OSError:
         pass
-    selector.unregister(one)
-    one.close()
+    selector.unregister(connection)
+    connection.close()
 
 
-def _sent(selector: selectors.BaseSelector, one: object, what: bytes) -> None:
-    assert isinstance(one, socket.socket)  # noqa: S101 - what was registered
+def _send_to(selector: selectors.BaseSelector, connection: object, request: bytes) -> None:
+    assert isinstance(connection, socket.socket)  # noqa: S101 - what was registered
     try:
-        one.sendall(what)
+        connection.sendall(request)
     except OSError:
-        selector.unregister(one)
-        one.close()
+        selector.unregister(connection)
+        connection.close()
 
 
-def tokens(where: tuple[str, int], many: int) -> None:
+def tokens(address: tuple[str, int], count: int) -> None:
     """Threads that ask with a token that is none, as fast as they are answered."""
-    _threads(many, lambda: _asking(where, _BAD))
+    _run_threads(count, lambda: _ask_again(address, _BAD))
 
 
-def exports(where: tuple[str, int], many: int) -> None:
+def exports(address: tuple[str, int], count: int) -> None:
     """Files of all jobs, taken two kilobytes a second."""
-    _threads(many, lambda: _taking(where))
+    _run_threads(count, lambda: _take_slowly(address))
 
 
-def _threads(many: int, do: Callable[[], None]) -> None:
+def _run_threads(count: int, do: Callable[[], None]) -> None:
     def again() -> None:
         while True:
             try:
@@ -94,45 +96,45 @@ def _threads(many: int, do: Callable[[], None]) -> None:
             except OSError:
                 time.sleep(0.2)
 
-    for _ in range(many):
+    for _ in range(count):
         threading.Thread(target=again, daemon=True).start()
     threading.Event().wait()
 
 
-def _asking(where: tuple[str, int], what: bytes) -> None:
-    with socket.create_connection(where, timeout=_PATIENCE_S) as one:
+def _ask_again(address: tuple[str, int], request: bytes) -> None:
+    with socket.create_connection(address, timeout=_PATIENCE_S) as connection:
         while True:
-            one.sendall(what)
-            if not one.recv(65536):
+            connection.sendall(request)
+            if not connection.recv(65536):
                 raise ConnectionResetError
 
 
-def _taking(where: tuple[str, int]) -> None:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        one.settimeout(_PATIENCE_S)
-        one.connect(where)
-        one.sendall(_EXPORT)
-        while one.recv(2048):
+def _take_slowly(address: tuple[str, int]) -> None:
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(_PATIENCE_S)
+        connection.connect(address)
+        connection.sendall(_EXPORT)
+        while connection.recv(2048):
             time.sleep(1)
     time.sleep(1)
 
 
-def ahead(where: tuple[str, int], many: int) -> None:
+def ahead(address: tuple[str, int], count: int) -> None:
     """Connections that ask on and on: each answer is taken, none is waited for."""
-    _threads(many, lambda: _asking_on(where, _BAD))
+    _run_threads(count, lambda: _ask_ahead(address, _BAD))
 
 
-def _asking_on(where: tuple[str, int], what: bytes) -> None:
-    much, at = what * 500, 0
-    with socket.create_connection(where, timeout=_PATIENCE_S) as one:
-        one.setblocking(False)
+def _ask_ahead(address: tuple[str, int], request: bytes) -> None:
+    requests, at = request * 500, 0
+    with socket.create_connection(address, timeout=_PATIENCE_S) as connection:
+        connection.setblocking(False)
         while True:
-            heard, open_to_more, _ = select.select([one], [one], [])
-            if heard and not one.recv(65536):
+            readable, writable, _ = select.select([connection], [connection], [])
+            if readable and not connection.recv(65536):
                 raise ConnectionResetError
-            if open_to_more:
-                at = (at + one.send(much[at:])) % len(what)
+            if writable:
+                at = (at + connection.send(requests[at:])) % len(request)
 
 
 KINDS = {
@@ -144,10 +146,10 @@ KINDS = {
 }
 
 
-def main(kind: str, host: str, port: int, many: int, uid: int) -> None:
+def main(kind: str, host: str, port: int, count: int, uid: int) -> None:
     if os.geteuid() == 0:
         os.setuid(uid)
-    KINDS[kind]((host, port), many)
+    KINDS[kind]((host, port), count)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ _GRACE_TICKS = 6
 
 
 @dataclass
-class Heard:
+class Answers:
     """What the honest client got."""
 
     took_s: list[float] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Watch:
 
     def __init__(self, site: Site, url: str) -> None:
         self._site, self._url = site, url
-        self.heard = Heard()
+        self.answers = Answers()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._look, self._ask)]
 
@@ -115,8 +115,8 @@ class Watch:
         while not self._stop.wait(0.25):
             began = time.monotonic()
             ok = self._is_answered(paths[number % 2], by_socket=ways[number // 2 % len(ways)])
-            self.heard.took_s.append(time.monotonic() - began)
-            self.heard.failures += not ok
+            self.answers.took_s.append(time.monotonic() - began)
+            self.answers.failures += not ok
             number += 1
 
     def _is_answered(self, path: str, *, by_socket: bool) -> bool:
@@ -159,7 +159,9 @@ def sample(at: str, service: Serving) -> Sample:
     )
 
 
-def told(site: Site, heard: Heard, begin: float, end: float, counted: Sequence[int]) -> Phase:
+def summarize_phase(
+    site: Site, answers: Answers, begin: float, end: float, counted: Sequence[int]
+) -> Phase:
     ticks = [at for at in site.ticks if begin <= at < end]
     late = [max(0.0, b - a - site.every_s) for a, b in pairwise(ticks)]
     took = [site.moved_at[n] - site.due[n] for n in counted if n in site.moved_at]
@@ -170,9 +172,9 @@ def told(site: Site, heard: Heard, begin: float, end: float, counted: Sequence[i
         moves=len(took),
         moves_lost=len(counted) - len(took),
         move_s=_spread(took),
-        answers=len(heard.took_s),
-        failures=heard.failures,
-        answer_ms={name: s * 1e3 for name, s in _spread(heard.took_s).items()},
+        answers=len(answers.took_s),
+        failures=answers.failures,
+        answer_ms={name: s * 1e3 for name, s in _spread(answers.took_s).items()},
     )
 
 
@@ -181,40 +183,42 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {name: round(percentile(values, s), 4) if values else 0.0 for name, s in shares.items()}
 
 
-def measure(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
-    site = Site(folder, asked.chains, asked.every)
-    idle_moves = max(1, asked.chains // 5)
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    site = Site(folder, options.chains, options.every)
+    idle_moves = max(1, options.chains // 5)
     with serving(site.config, site.slurm) as service:
         service.wait_until_ready()
         url, begin = service.url(), time.time()
-        loaded_from = begin + asked.idle
-        end = loaded_from + asked.seconds
+        loaded_from = begin + options.idle
+        end = loaded_from + options.seconds
         site.due = [
             *_spaced(begin, loaded_from, idle_moves),
-            *_spaced(loaded_from, end, asked.chains - idle_moves),
+            *_spaced(loaded_from, end, options.chains - idle_moves),
         ]
         samples = [sample("start", service)]
         with Watch(site, url) as quiet:
             _sleep_until(loaded_from)
         samples.append(sample("idle end", service))
         with Watch(site, url) as loud:
-            many = {kind: getattr(asked, kind) for kind in KINDS}
+            many = {kind: getattr(options, kind) for kind in KINDS}
             with hostile(url, many):
                 for quarter, name in enumerate(("quarter", "half", "three quarters", "end"), 1):
-                    _sleep_until(loaded_from + asked.seconds * quarter / 4)
+                    _sleep_until(loaded_from + options.seconds * quarter / 4)
                     samples.append(sample(name, service))
-                last = time.monotonic() + _GRACE_TICKS * asked.every + _LAST_MOVE_S
-                while len(site.moved_at) < asked.chains and time.monotonic() < last:
+                last = time.monotonic() + _GRACE_TICKS * options.every + _LAST_MOVE_S
+                while len(site.moved_at) < options.chains and time.monotonic() < last:
                     time.sleep(0.1)
         samples.append(sample("after", service))
         code = service.end()
     phases = {
-        "idle": told(site, quiet.heard, begin, loaded_from, range(idle_moves)),
-        "load": told(site, loud.heard, loaded_from, end, range(idle_moves, asked.chains)),
+        "idle": summarize_phase(site, quiet.answers, begin, loaded_from, range(idle_moves)),
+        "load": summarize_phase(
+            site, loud.answers, loaded_from, end, range(idle_moves, options.chains)
+        ),
     }
     return {
-        "chains": asked.chains,
-        "every_s": asked.every,
+        "chains": options.chains,
+        "every_s": options.every,
         "hostile": many,
         "clients_are_users": os.geteuid() == 0,
         "load_average": round(os.getloadavg()[0], 1),
@@ -235,10 +239,10 @@ def _sleep_until(instant: float) -> None:
 
 def _counted(service: Serving) -> dict[str, int]:
     """Lines of the log by what they say."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in service.log():
-        found[line["event"]] = found.get(line["event"], 0) + 1
-    return found
+        counts[line["event"]] = counts.get(line["event"], 0) + 1
+    return counts
 
 
 def table(result: dict[str, Any]) -> str:
@@ -258,7 +262,8 @@ def table(result: dict[str, Any]) -> str:
     lines += ["", "| at | memory, MiB | descriptors | threads | log, bytes |"]
     lines.append("|---|---:|---:|---:|---:|")
     lines += [
-        f"| {' | '.join(str(value) for value in one.values())} |" for one in result["samples"]
+        f"| {' | '.join(str(value) for value in sample_row.values())} |"
+        for sample_row in result["samples"]
     ]
     lines += ["", f"Hostile: {result['hostile']}; load average {result['load_average']}."]
     lines.append("Log: " + ", ".join(f"{n} {event!r}" for event, n in result["events"].items()))
@@ -276,14 +281,14 @@ def find_faults(result: dict[str, Any]) -> list[str]:
     lost = sum(phase["moves_lost"] for phase in result["phases"].values())
     late_s = load["late_s"]["p99"]
     grown = end["memory_mib"] / half["memory_mib"]
-    found = {
+    faults = {
         f"{lost} moves were lost": lost > 0,
         f"the log is over {LOG_BYTES} bytes": result["samples"][-1]["log_bytes"] > LOG_BYTES,
         f"ticks were late by {late_s:.1f} s (p99)": late_s > result["every_s"],
         "descriptors grew": end["descriptors"] > half["descriptors"] * GROWTH + SOME_DESCRIPTORS,
         f"memory grew by a factor of {grown:.3f}": load["seconds"] >= WARM_S and grown > GROWTH,
     }
-    return [fault for fault, is_so in found.items() if is_so]
+    return [fault for fault, is_so in faults.items() if is_so]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -296,10 +301,10 @@ def main(words: Sequence[str] | None = None) -> int:
     for kind, many in usual.items():
         parser.add_argument(f"--{kind}", type=int, default=many, help=KINDS[kind].__doc__)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="mirage-hostile-") as folder:
-        result = measure(Path(folder), asked)
-    print(json.dumps(result, indent=2) if asked.json else table(result))
+        result = measure(Path(folder), options)
+    print(json.dumps(result, indent=2) if options.json else table(result))
     faults = find_faults(result)
     for fault in faults:
         print(f"fault: {fault}", file=sys.stderr)

@@ -43,9 +43,9 @@ class Site:
         self.slurm = QuietSlurm(self.folder / "bin")
         self.config = configured(self.folder)
         self.socket = self.folder / "socket"
-        given = self.config.read_text()
+        config_text = self.config.read_text()
         self.config.write_text(
-            given.replace("[service]", f'[service]\nsocket = "{self.socket}"')
+            config_text.replace("[service]", f'[service]\nsocket = "{self.socket}"')
             + f"[polling]\nqueue_s = {self.every_s}\nnodes_s = 60\ndiag_s = 0\n"
             '[provision]\npolicy = "at-once"\nmax_lead_h = 1000\n'
             "user_overlap_node_h = 1e9\naccount_overlap_node_h = 1e9\n"
@@ -68,9 +68,9 @@ class Site:
         if self._new("squeue") and (not self.ticks or now > self.ticks[-1] + self.every_s / 2):
             self.ticks.append(now)
         for words in self._new("scontrol"):
-            told = dict(word.partition("=")[::2] for word in words if "=" in word)
-            job_id = told.get("JobId", told.get("jobid", ""))
-            if "update" in words and job_id.isdigit() and "Dependency" in told:
+            settings = dict(word.partition("=")[::2] for word in words if "=" in word)
+            job_id = settings.get("JobId", settings.get("jobid", ""))
+            if "update" in words and job_id.isdigit() and "Dependency" in settings:
                 self.moved_at.setdefault(int(job_id) % 10_000, now)
         self.show()
 
@@ -83,7 +83,7 @@ class Site:
         rows += [_standby(n, self._began, free=n in self.moved_at) for n in range(there)]
         waiting = range(there)
         alone = {f"--jobs={_of_chain(n, 2)['JobID']}": _before_a_move(n) for n in waiting}
-        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), asked=alone)
+        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), by_argument=alone)
 
     def _new(self, command: str) -> list[list[str]]:
         log = self.folder / "bin" / f"{command}.log"
@@ -91,8 +91,8 @@ class Site:
             return []
         with log.open() as lines:
             lines.seek(self._read[command])
-            found = lines.read()
-        whole = found[: found.rfind("\n") + 1]
+            text = lines.read()
+        whole = text[: text.rfind("\n") + 1]
         self._read[command] += len(whole.encode())
         return [json.loads(line) for line in whole.splitlines()]
 
@@ -102,14 +102,14 @@ def _ran(code: int) -> None:
         raise RuntimeError("the service could not be set up")
 
 
-def _row(**said: object) -> str:
-    """As squeue prints it; whatever is not said is not there."""
+def _row(**fields: object) -> str:
+    """Format a row as squeue prints it; fields that are not given have usual values."""
     plain = {"ArrayTaskID": "N/A", "HetJobID": "N/A", "QOS": "normal", "Dependency": "(null)"}
     plain |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
     plain |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
     plain |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
     plain |= {"tres-per-task": "N/A", "NumTasks": "1", "tres-per-socket": "N/A", "Sockets": "*"}
-    return "".join(f"{said.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
+    return "".join(f"{fields.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
 
 
 def _of_chain(n: int, link: int) -> dict[str, object]:
@@ -143,10 +143,10 @@ def _standby_dependency(n: int) -> str:
 
 
 def _before_a_move(n: int) -> str:
-    """What is looked at of a standby right before it is moved."""
-    said = _of_chain(n, 2)
+    """Return what squeue shows of a standby right before a move."""
+    job = _of_chain(n, 2)
     behind = _standby_dependency(n)
-    return f"{said['JobID']}|{said['UserID']}||PENDING|Dependency|100|{behind}|\n"
+    return f"{job['JobID']}|{job['UserID']}||PENDING|Dependency|100|{behind}|\n"
 
 
 def _ended(n: int, now: int) -> Job:

@@ -39,7 +39,7 @@ TRACE = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
 GENERATED_ROWS = 17_300
 """As many as the Lonestar6 trace has."""
 
-Measured = dict[str, float]
+Figures = dict[str, float]
 
 
 def main() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
     print(json.dumps(result, indent=2) if options.json else _text(result))
 
 
-def _measured(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Measured]:
-    runs: dict[str, list[Measured]] = {"floor": [], "first": [], "second": []}
+def _measured(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Figures]:
+    runs: dict[str, list[Figures]] = {"floor": [], "first": [], "second": []}
     for _ in range(repeat):
         runs["floor"].append(_child("floor", _make_database(fresh_url()), trace))
         url = _make_database(fresh_url())
@@ -75,7 +75,7 @@ def _make_database(url: str) -> str:
     return url
 
 
-def _summary(runs: Sequence[Measured]) -> Measured:
+def _summary(runs: Sequence[Figures]) -> Figures:
     seconds = statistics.median(run["seconds"] for run in runs)
     last = runs[-1]
     return last | {
@@ -85,14 +85,14 @@ def _summary(runs: Sequence[Measured]) -> Measured:
     }
 
 
-def _child(step: str, url: str, trace: Path) -> Measured:
+def _child(step: str, url: str, trace: Path) -> Figures:
     argv = [sys.executable, "-m", "benchmarks.ingest", str(trace), "--one", step, url]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    measured: Measured = json.loads(done.stdout)
-    return measured
+    process = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    figures: Figures = json.loads(process.stdout)
+    return figures
 
 
-def _ingest(url: str, trace: Path) -> Measured:
+def _ingest(url: str, trace: Path) -> Figures:
     began = time.perf_counter()
     with open_trace(trace) as opened, closing(Store(url)) as store:
         report = import_trace(store, "bench", opened)
@@ -101,7 +101,7 @@ def _ingest(url: str, trace: Path) -> Measured:
     return _figures(report.read, seconds) | changed
 
 
-def _floor(url: str, trace: Path) -> Measured:
+def _floor(url: str, trace: Path) -> Figures:
     with closing(Store(url)) as store, store.begin() as tx:
         tx.exec_driver_sql("INSERT INTO clusters (name) VALUES ('bench')")
     with open_trace(trace) as opened:
@@ -112,7 +112,7 @@ def _floor(url: str, trace: Path) -> Measured:
     return _figures(len(rows), time.perf_counter() - began)
 
 
-_STEPS: dict[str, Callable[[str, Path], Measured]] = {"ingest": _ingest, "floor": _floor}
+_STEPS: dict[str, Callable[[str, Path], Figures]] = {"ingest": _ingest, "floor": _floor}
 
 
 def _row(job: Job) -> dict[str, object]:
@@ -139,7 +139,7 @@ def _statement(placeholder: str) -> str:
     return f"INSERT INTO jobs ({columns}) VALUES ({values})"  # noqa: S608 - our own names
 
 
-def _figures(rows: int, seconds: float) -> Measured:
+def _figures(rows: int, seconds: float) -> Figures:
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"rows": rows, "seconds": seconds, "peak_rss_mib": round(peak_kib / 1024, 1)}
 

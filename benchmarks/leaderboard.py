@@ -78,11 +78,19 @@ class Board:
     def table(self, window: str, part: str) -> Path:
         """Episodes of a window's pairs; made where they are not there."""
         path = self.folder / f"{window}-{part}.npz"
-        asked = WINDOWS[window]
-        days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
+        window_of_table = WINDOWS[window]
+        days = (
+            TRAINED[_cluster(window)]
+            if part == "train"
+            else (window_of_table.since, window_of_table.until)
+        )
         if not path.exists():
             self._mirage(
-                "episodes", *_build_episode_words(asked, days), "--twin", "--out", path.name
+                "episodes",
+                *_build_episode_words(window_of_table, days),
+                "--twin",
+                "--out",
+                path.name,
             )
         return path
 
@@ -120,14 +128,14 @@ class Board:
             words += ["--overlap-price", str(price), "--json", path.name]
             words += ["--plot", f"{window}.svg"] if price == PRICE else []
             self._mirage("evaluate", table.name, *words)
-        told: dict[str, Any] = json.loads(path.read_text())["policies"]
-        return told
+        policies: dict[str, Any] = json.loads(path.read_text())["policies"]
+        return policies
 
     def card(self, family: str, cluster: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(
+        card: dict[str, Any] = json.loads(
             (self.folder / _model(family, cluster) / "card.json").read_text()
         )
-        return told
+        return card
 
     def _mirage(self, *words: str) -> None:
         sys.stderr.write(f"mirage {' '.join(words)}\n")
@@ -135,12 +143,12 @@ class Board:
         subprocess.run(command, cwd=self.folder, stdout=sys.stderr, check=True)
 
 
-def _build_episode_words(asked: Window, days: tuple[str, str]) -> list[str]:
+def _build_episode_words(window: Window, days: tuple[str, str]) -> list[str]:
     """Return the words of `mirage episodes` for a window's pairs that begin on these days."""
-    words = [str(SHARED / "traces" / asked.trace)]
-    words += ["--cluster", str(SHARED / "clusters" / asked.cluster)]
-    words += ["--nodes", str(asked.nodes), "--time-limit", f"{asked.hours}:00:00"]
-    return [*words, "--every", f"{asked.every_h}h", "--from", days[0], "--until", days[1]]
+    words = [str(SHARED / "traces" / window.trace)]
+    words += ["--cluster", str(SHARED / "clusters" / window.cluster)]
+    words += ["--nodes", str(window.nodes), "--time-limit", f"{window.hours}:00:00"]
+    return [*words, "--every", f"{window.every_h}h", "--from", days[0], "--until", days[1]]
 
 
 def _cluster(window: str) -> str:
@@ -155,9 +163,9 @@ def _model(family: str, cluster: str) -> str:
     return f"models/{family}-{cluster}/1"
 
 
-def _rows(told: dict[str, Any], load: str) -> Iterator[str]:
+def _rows(policies: dict[str, Any], load: str) -> Iterator[str]:
     """A line of each policy, the cheapest first."""
-    for name, by_class in sorted(told.items(), key=lambda item: item[1][load]["cost_h"]):
+    for name, by_class in sorted(policies.items(), key=lambda item: item[1][load]["cost_h"]):
         f = by_class[load]
         closed = "" if f["gap_closed"] is None else _with_interval(f, "gap_closed", ".2f")
         yield (
@@ -173,15 +181,15 @@ def _with_interval(figures: dict[str, Any], name: str, form: str) -> str:
 
 
 def _board(board: Board, window: str) -> Iterator[str]:
-    told = board.judge(window, PRICE)
+    policies = board.judge(window, PRICE)
     for load in LOADS:
-        count = told["reactive"][load]["episodes"]
-        if not count or (load != "all" and count == told["reactive"]["all"]["episodes"]):
+        count = policies["reactive"][load]["episodes"]
+        if not count or (load != "all" and count == policies["reactive"]["all"]["episodes"]):
             continue
         yield from _table(
             f"### {window}, {load}: {count} hand-overs",
             "policy, interruption h, overlap h, none %, cost h, gap closed",
-            _rows(told, load),
+            _rows(policies, load),
         )
 
 
@@ -205,9 +213,9 @@ def _less(now_h: float, before_h: float) -> str:
 
 def _beside_paper(board: Board, window: str) -> Iterator[str]:
     """How much less interruption `auto` leaves than plain Slurm, by load class."""
-    told = board.judge(window, PRICE)
+    policies = board.judge(window, PRICE)
     for load in LOADS:
-        plain, auto = told["reactive"][load], told["auto"][load]
+        plain, auto = policies["reactive"][load], policies["auto"][load]
         if not plain["episodes"]:
             continue
         less = _less(auto["interruption_h"], plain["interruption_h"])
@@ -221,11 +229,11 @@ def _beside_paper(board: Board, window: str) -> Iterator[str]:
 def _training(board: Board, cluster: str) -> Iterator[str]:
     for family in board.families:
         card = board.card(family, cluster)
-        told = card["metrics"]["policies"]
-        own, plain = told[family]["all"], told["reactive"]["all"]
+        policies = card["metrics"]["policies"]
+        family_row, plain = policies[family]["all"], policies["reactive"]["all"]
         yield (
             f"| {cluster} | {family} | {card['wall_s']:.0f} | {plain['cost_h']:.2f} "
-            f"| {own['cost_h']:.2f} | {_with_interval(own, 'gap_closed', '.2f')} |"
+            f"| {family_row['cost_h']:.2f} | {_with_interval(family_row, 'gap_closed', '.2f')} |"
         )
 
 

@@ -50,8 +50,8 @@ CHAINS = (
 
 def draw_hours(hours: int, seed: int) -> list[int]:
     """Draw the hours in which the service is up: one in four, at least one."""
-    drawn = random.Random(seed).sample(range(hours), max(1, hours // UP_SHARE))  # noqa: S311
-    return sorted(drawn)
+    hours_up = random.Random(seed).sample(range(hours), max(1, hours // UP_SHARE))  # noqa: S311
+    return sorted(hours_up)
 
 
 def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> None:
@@ -82,8 +82,8 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
         print("\n".join(summarize(records, watch.chains)))
         print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
         events = Counter(event for event, _, _ in scene.audit())
-        told = ", ".join(f"{event} {count}" for event, count in sorted(events.items()))
-        print(f"the service's audit: {told}")
+        counts = ", ".join(f"{event} {count}" for event, count in sorted(events.items()))
+        print(f"the service's audit: {counts}")
     return offences
 
 

@@ -119,15 +119,15 @@ class Steps:
 
 
 def _find_writer(path: Path) -> int | None:
-    """The job that wrote this file: the link's own, of `jobs` the link's before."""
+    """Return the job that wrote this file: the link's own; for `jobs` its predecessor's."""
     link = int(path.name) - (path.parent.name == "jobs")
-    told = path.parent.parent / "jobs" / str(link)
-    return int(told.read_text()) if told.exists() else None
+    path_of_job = path.parent.parent / "jobs" / str(link)
+    return int(path_of_job.read_text()) if path_of_job.exists() else None
 
 
 @dataclass
 class Killer:
-    """Kills the next victim after the steps that its dice choose, and brings victims back."""
+    """Kills the next victim after a step that its dice choose, and brings victims back."""
 
     scene: Scene
     steps: Steps
@@ -144,7 +144,7 @@ class Killer:
         self._victims = cycle(VICTIMS)
 
     def look(self) -> None:
-        """Bring back who is due; kill the next victim where the dice say so."""
+        """Bring back victims that are due; kill the next victim if the dice say so."""
         now = self.scene.testbed.now()
         for victim in [name for name, at in self._back_at.items() if at <= now]:
             self._bring_back(victim)
@@ -182,10 +182,10 @@ class Killer:
         if victim in AWAY_S:
             away_s = self.dice.uniform(0, self.away_s[victim])
             self._back_at[victim] = self.scene.testbed.now() + away_s
-        told = "" if step.job is None else f" by job {step.job}"
+        by_job = "" if step.job is None else f" by job {step.job}"
         self.kills.append(victim)
         print(f"{self.scene.testbed.now():.0f} kill {len(self.kills)}: {victim} "
-              f"after {step.what}{told}", flush=True)  # fmt: skip
+              f"after {step.what}{by_job}", flush=True)  # fmt: skip
         return True
 
     def _kill_link(self, step: Step) -> bool:
@@ -204,14 +204,14 @@ class Killer:
 
 @dataclass
 class ReturnKiller(Killer):
-    """Kills the next victim at a step of a return that its dice choose, while the link is there."""
+    """Kills the next victim at a step of a return that its dice choose, while the link runs."""
 
     places: Counter[str] = field(default_factory=Counter)
-    """Where returns were when something was killed."""
+    """How often something was killed at each moment of a return."""
     _predecessors: dict[int, int] = field(default_factory=dict)
-    """Of the jobs that give back, or have."""
+    """The predecessor of each job that gives its nodes back, or has."""
     _at: dict[int, int] = field(default_factory=dict)
-    """The moment to which these jobs have come: two for each question."""
+    """The moment that each such job has reached: two moments for each question."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,31 +227,32 @@ class ReturnKiller(Killer):
                 self._strike(Step(step.what, job))
 
     def _find_submitter(self, what: str) -> int | None:
-        """The job that gives back by this sbatch, which has the first submission's environment."""
+        """Return the job that gives its nodes back by this sbatch. The command cannot say it, since
+        it has the environment of the chain's first submission."""
         planned = _PLANNED.search(what)
-        before = int(planned[1]) if planned is not None else None
-        found = [job for job in self._at if self._predecessors[job] == before]
-        return max(found, default=None)
+        predecessor = int(planned[1]) if planned is not None else None
+        jobs = [job for job in self._at if self._predecessors[job] == predecessor]
+        return max(jobs, default=None)
 
     def _is_reached(self, job: int, what: str) -> bool:
-        """Follow a return; return whether it has come to the moment that was drawn."""
+        """Follow a return. Return whether it has reached the moment that the dice drew."""
         both = _BOTH.match(what)
         if both is not None and job == int(both[1]) > int(both[2]):  # a plan: the later one second
             self._predecessors[job], self._at[job] = int(both[2]), 0
             return self._drawn == 0
         when, _, call = what.partition(" ")
-        at = self._at.get(job)
-        if at is None or when not in ("before", "after"):
+        last = self._at.get(job)
+        if last is None or when not in ("before", "after"):
             return False
-        asked = [k for k, pattern in enumerate(MOMENTS.values()) if pattern.match(call)]
-        came = 2 * asked[0] + (when == "after") if asked else -1
+        matches = [k for k, pattern in enumerate(MOMENTS.values()) if pattern.match(call)]
+        reached = 2 * matches[0] + (when == "after") if matches else -1
         if (
-            not at - 1 <= came <= at + 1
-        ):  # the queue may be looked at again; else it keeps its nodes
+            not last - 1 <= reached <= last + 1
+        ):  # a question may be repeated; any other order means that the link keeps its nodes
             del self._at[job]
             return False
-        self._at[job] = came
-        return came == self._drawn
+        self._at[job] = reached
+        return reached == self._drawn
 
     def _strike(self, step: Step) -> None:
         is_there = step.job in _find_carriers()
@@ -271,31 +272,35 @@ class ReturnKiller(Killer):
 
 
 def _list_family(pid: int) -> list[int]:
-    """The process and all below it."""
+    """Return the process and all its descendants."""
     family = [pid]
-    for one in family:  # grows
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
+    for member in family:  # grows
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
             with suppress(OSError):
                 family += map(int, children.read_text().split())
     return family
 
 
 def _find_carriers() -> dict[int, int]:
-    """The batch scripts of links that run, by job."""
-    found = {}
+    """Return the process ids of the running links' batch scripts, by job."""
+    carriers = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             parent = (folder / "stat").read_text().rpartition(") ")[2].split()[1]
-            above = (Path("/proc") / parent / "comm").read_text()
+            parent_name = (Path("/proc") / parent / "comm").read_text()
         except OSError:
             continue
         job = next((word for word in words if word.endswith(b"/slurm_script")), None)
-        if job is not None and b"mirage:" in b" ".join(words) and above.startswith("slurmstepd"):
-            found[int(job.split(b"/")[-2].removeprefix(b"job"))] = int(folder.name)
-    return found
+        if (
+            job is not None
+            and b"mirage:" in b" ".join(words)
+            and parent_name.startswith("slurmstepd")
+        ):
+            carriers[int(job.split(b"/")[-2].removeprefix(b"job"))] = int(folder.name)
+    return carriers
 
 
 def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> list[str]:
@@ -330,13 +335,13 @@ def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> l
         let_pass(scene, watch, AFTERWARDS_S)
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
-        told = ", ".join(f"{name} {count}" for name, count in Counter(killer.kills).items())
-        print(f"kills: {told}; {watch.looks} looks at the queue")
+        counts = ", ".join(f"{name} {count}" for name, count in Counter(killer.kills).items())
+        print(f"kills: {counts}; {watch.looks} looks at the queue")
         if isinstance(killer, ReturnKiller):
             print("\n".join(f"{count} {place}" for place, count in sorted(killer.places.items())))
-        for one, other, beside_s in list_twin_runs(records):
+        for one, other, both_s in list_twin_runs(records):
             print(f"link {one.link} of {watch.chains[one.chain].name}: jobs {one.job} and "
-                  f"{other.job} held nodes at once for {beside_s} s")  # fmt: skip
+                  f"{other.job} held nodes at once for {both_s} s")  # fmt: skip
     return offences
 
 

@@ -45,32 +45,32 @@ echo "end sbatch $3 $SLURM_JOB_ID $(date +%s)" >>"$2"
 
 @dataclass
 class CallCount:
-    """alice's RPCs from now on; slurmctld may begin its own count anew meanwhile (midnight)."""
+    """alice's RPCs since the start of this count. slurmctld restarts its own count at midnight."""
 
     scene: Scene
     total: int = 0
     _last: int = field(init=False)
-    _looked: float = 0.0
+    _looked_at: float = 0.0
 
     def __post_init__(self) -> None:
         self._last = self._fetch()
 
     def look(self) -> None:
-        """Add what came since the last look; at most once a second."""
-        if time.monotonic() - self._looked < _LOOK_S:
+        """Add the RPCs since the last look; at most once a second."""
+        if time.monotonic() - self._looked_at < _LOOK_S:
             return
         now = self._fetch()
         self.total += now - self._last if now >= self._last else now
-        self._last, self._looked = now, time.monotonic()
+        self._last, self._looked_at = now, time.monotonic()
 
     def _fetch(self) -> int:
         users = parse_diagnosis(self.scene.testbed.run(["sdiag"]).stdout).users
-        return sum(told.calls for told in users if told.user == "alice")
+        return sum(user.calls for user in users if user.user == "alice")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a chain of so many links cost."""
+    """The cost of a chain of so many links: RPCs of its owner, and calls of Slurm's commands."""
 
     name: str
     links: int
@@ -93,10 +93,10 @@ class Cost:
 
     def find_hasty_sacct(self) -> list[str]:
         """Return the calls of sacct that came within an hour of the one before."""
-        asked = [at for at, call in self.calls if call.startswith("sacct ")]
+        instants = [at for at, call in self.calls if call.startswith("sacct ")]
         return [
             f"{self.name}: sacct {after - before} s after the last one"
-            for before, after in itertools.pairwise(asked)
+            for before, after in itertools.pairwise(instants)
             if after - before < HOUR
         ]
 
@@ -138,14 +138,15 @@ def submit_plain(scene: Scene, name: str, links: int, limit_min: int, path: str)
 
 
 def find_offences(costs: Sequence[Cost]) -> list[str]:
-    """Return, in words, what is dearer than it may be; `costs` in the order of CHAINS."""
-    _, base, *planning = costs
-    found = [
-        f"{cost.name}: {cost.rpcs_a_link - base.rpcs_a_link:.1f} RPCs a link more than {base.name}"
+    """Return, in words, the costs above the limits; `costs` in the order of CHAINS."""
+    _, baseline, *planning = costs
+    offences = [
+        f"{cost.name}: {cost.rpcs_a_link - baseline.rpcs_a_link:.1f} RPCs a link more "
+        f"than {baseline.name}"
         for cost in planning
-        if cost.rpcs_a_link - base.rpcs_a_link > MOST_MORE
+        if cost.rpcs_a_link - baseline.rpcs_a_link > MOST_MORE
     ]
-    return found + [line for cost in planning for line in cost.find_hasty_sacct()]
+    return offences + [line for cost in planning for line in cost.find_hasty_sacct()]
 
 
 def format_rows(costs: Sequence[Cost]) -> list[str]:
@@ -169,8 +170,8 @@ def measure(links: int, calls: Path | None) -> list[Cost]:
         scene.start_service(policy="average")
         costs.append(measure_chain(scene, log, "service", links))
         if calls is not None:
-            told = (f"{cost.name}\t{at}\t{call}" for cost in costs for at, call in cost.calls)
-            calls.write_text("\n".join(told) + "\n")
+            lines = (f"{cost.name}\t{at}\t{call}" for cost in costs for at, call in cost.calls)
+            calls.write_text("\n".join(lines) + "\n")
     return costs
 
 

@@ -23,7 +23,7 @@ MARK = re.compile(r"\bmirage:([^:\s]+):(\d+)$")
 """A chain and a link in the comment of a job."""
 _COLUMNS = "JobIDRaw,Submit,Eligible,Start,End,TimelimitRaw,NNodes,State,Comment"
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "sacct")
-_COUNTED = """#!/bin/sh
+_LOGGED_COMMAND = """#!/bin/sh
 say() {{ echo "$(date +%s) ${{SLURM_JOB_ID:--}} $*" >>{log}; }}
 case "{step_s} {name} $* ${{SLURM_JOB_ID:+asked}}" in
 0*) ;;
@@ -67,7 +67,7 @@ def read_chain_id(scene: Scene, job: int) -> str:
     return mark[1]
 
 
-# --- what accounting says of links ----------------------------------------------------------------
+# --- links in accounting --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +89,12 @@ class LinkRecord:
 def read_links(scene: Scene) -> list[LinkRecord]:
     """Return all runs of alice's links that have ended, by chain, link and start.
 
-    Accounting tells a job's comment only once the job has ended.
+    Accounting shows a job's comment only once the job has ended.
     """
     words = ["sacct", "-n", "-P", "-X", "-D", "-u", "alice", "-S", "now-7days", "-o", _COLUMNS]
-    shown = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
-    found = [_parse_link(line) for line in shown.splitlines()]
-    links = [link for link in found if link is not None]
+    text = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
+    records = [_parse_link(line) for line in text.splitlines()]
+    links = [link for link in records if link is not None]
     return sorted(links, key=lambda link: (link.chain, link.link, link.start or 0))
 
 
@@ -132,8 +132,8 @@ class CommandLog:
 
     @classmethod
     def lay_out(cls, scene: Scene, *, step_s: int = 0, asks: bool = False) -> CommandLog:
-        """With `step_s` a command that changes something pauses so long before and after; with
-        `asks` a link's squeue too."""
+        """Make the folder. With `step_s` a command that changes something pauses for so long before
+        and after; with `asks` so does a link's squeue."""
         folder = scene.root / "counted"
         folder.mkdir()
         log = folder / "calls"
@@ -142,9 +142,11 @@ class CommandLog:
         for name in _COMMANDS:
             real = shutil.which(name)
             command = folder / name
-            asked = "asked" if asks else "unasked"
+            when_asked = "asked" if asks else "unasked"
             command.write_text(
-                _COUNTED.format(name=name, log=log, real=real, step_s=step_s, asked=asked)
+                _LOGGED_COMMAND.format(
+                    name=name, log=log, real=real, step_s=step_s, asked=when_asked
+                )
             )
             command.chmod(0o755)
         return cls(folder)
@@ -158,7 +160,7 @@ class CommandLog:
         return [(at, call) for at, _, when, call in self._read() if when != "after"]
 
     def read_steps(self) -> list[tuple[str, int | None]]:
-        """Return (what, job) of each moment before or after a change; None: the service's."""
+        """Return (what, job) of each moment before or after a change; job None: the service's."""
         return [
             (f"{when} {_shorten(call)}", int(job) if job.isdigit() else None)
             for _, job, when, call in self._read()
@@ -172,9 +174,11 @@ class CommandLog:
 
 
 def _shorten(call: str) -> str:
-    """The command, and what it is about; a question as it stands."""
+    """Return the command with its main arguments; a squeue command unchanged."""
     words = call.split()
     if words[0] == "squeue":
         return call
-    about = [word for word in words if word.startswith(("--dependency", "JobId=", "Dependency="))]
-    return " ".join([words[0], *about])
+    arguments = [
+        word for word in words if word.startswith(("--dependency", "JobId=", "Dependency="))
+    ]
+    return " ".join([words[0], *arguments])

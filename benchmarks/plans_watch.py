@@ -1,6 +1,6 @@
-"""What must never happen to chains, whoever planned: found in Slurm's words and the scripts' own.
+"""Look for what must never happen to chains, in Slurm's answers and in the scripts' own lines.
 
-Chains are lost, double standbys and too early links are rows of text; none of them is right.
+An offence is a line of text: a lost chain, two standbys, a link that started early, two writers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ROUNDING_S = MINUTE
 """Slurm counts time limits, and the minutes of a plan, in whole minutes."""
 RESUME_S = 5 * MINUTE
 LEAVES_S = 60 * MINUTE
-"""A job asks Slurm up to four times before it knows that another one of its link is at work; where
-slurmctld is away, each takes ten minutes of this clock."""
+"""A job asks Slurm up to four times before it knows that another job of its link runs. If slurmctld
+is away, each question takes ten minutes of the cluster's clock."""
 _LOOK_S = 1.0
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
 
@@ -61,34 +61,34 @@ class ChainSpec:
 
 @dataclass
 class Watch:
-    """Looks at alice's queue again and again, and keeps what is wrong in it."""
+    """Looks at alice's queue again and again, and records what is wrong in it."""
 
     scene: Scene
     chains: dict[str, ChainSpec]
     looks: int = 0
     doubles: dict[str, list[float]] = field(default_factory=dict)
-    """The instants at which two jobs of one link waited."""
+    """By offence: the instants at which two jobs of one link waited."""
     live: set[str] = field(default_factory=set)
     """The chains with a link in the queue, or running, at the last look."""
     killed: set[int] = field(default_factory=set)
     """The jobs that a benchmark has killed: they can submit nothing any more."""
     held: dict[str, str] = field(default_factory=dict)
     """The chains of which a link was held at the last look, and why."""
-    _looked: float = 0.0
+    _looked_at: float = 0.0
     _resumed_at: dict[str, float] = field(default_factory=dict)
     """Until when a chain is left alone: its new job may not have been seen yet."""
 
     def look(self) -> None:
-        """Once a second at most. A slurmctld that does not answer is no look."""
-        if time.monotonic() - self._looked < _LOOK_S:
+        """Look at the queue, at most once a second. If slurmctld does not answer, it is no look."""
+        if time.monotonic() - self._looked_at < _LOOK_S:
             return
-        self._looked = time.monotonic()
+        self._looked_at = time.monotonic()
         words = ["squeue", "-h", "-u", "alice", "-o", "%A|%T|%r|%k"]
-        done = self.scene.testbed.run(words, check=False)
-        if done.returncode != 0:
+        process = self.scene.testbed.run(words, check=False)
+        if process.returncode != 0:
             return
         self.looks += 1
-        links = _parse_queue(done.stdout)
+        links = _parse_queue(process.stdout)
         self.live = {link.chain for link in links if link.state in _LIVE}
         self.held = {
             link.chain: f"link {link.link}, job {link.job}: {link.reason}"
@@ -96,8 +96,8 @@ class Watch:
             if "held" in link.reason.lower()
         }
         waiting = [(link.chain, link.link, link.job) for link in links if link.state == "PENDING"]
-        for told in find_double_standbys(waiting, self.chains):
-            self.doubles.setdefault(told, []).append(self.scene.testbed.now())
+        for offence in find_double_standbys(waiting, self.chains):
+            self.doubles.setdefault(offence, []).append(self.scene.testbed.now())
 
     def find_offences(self, evidence: Path | None) -> tuple[list[str], list[LinkRecord]]:
         """Look a last time, cancel what is left, and judge: (offences, all runs of links).
@@ -109,25 +109,29 @@ class Watch:
         self._resumed_at.clear()
         self.resume_dead()
         self._look_now()
-        ran = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
+        runs = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
-        time.sleep(1)  # accounting hears of it
+        time.sleep(1)  # until accounting has the records
         records = read_links(self.scene)
         if evidence is not None:
             self._keep(evidence, records)
-        found = [
-            f"double standby: {told}, at {len(at)} looks from {at[0]:.0f} on"
-            for told, at in self.doubles.items()
+        offences = [
+            f"double standby: {offence}, at {len(at)} looks from {at[0]:.0f} on"
+            for offence, at in self.doubles.items()
         ]
-        found += [f"held: {self.chains[chain].name}, {told}" for chain, told in self.held.items()]
+        offences += [
+            f"held: {self.chains[chain].name}, {offence}" for chain, offence in self.held.items()
+        ]
         for chain, spec in self.chains.items():
-            own = [record for record in records if record.chain == chain]
-            if chain not in self.live and not has_ended(ran[chain], spec):
-                found.append(f"chain lost: {spec.name} ({chain}) after link {count_links(own)}")
-            found += find_early_links(own, spec)
-            found += find_twin_runs(own, spec)
-            found += find_two_writers(ran[chain], own, spec)
-        return found, records
+            chain_records = [record for record in records if record.chain == chain]
+            if chain not in self.live and not has_ended(runs[chain], spec):
+                offences.append(
+                    f"chain lost: {spec.name} ({chain}) after link {count_links(chain_records)}"
+                )
+            offences += find_early_links(chain_records, spec)
+            offences += find_twin_runs(chain_records, spec)
+            offences += find_two_writers(runs[chain], chain_records, spec)
+        return offences, records
 
     def resume_dead(self) -> None:
         """Resume the chains whose last link had no time to submit a successor."""
@@ -135,14 +139,14 @@ class Watch:
             now = self.scene.testbed.now()
             if chain in self.live or not self.looks or now < self._resumed_at.get(chain, 0):
                 continue
-            ended = has_ended(self.scene.ran(spec.name), spec)
-            if not ended and self._has_no_successor(chain):
+            is_ended = has_ended(self.scene.ran(spec.name), spec)
+            if not is_ended and self._has_no_successor(chain):
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
                       f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
                 self._resumed_at[chain] = now + RESUME_S
 
     def _look_now(self) -> None:
-        self._looked = 0.0
+        self._looked_at = 0.0
         self.look()
 
     def _has_no_successor(self, chain: str) -> bool:
@@ -156,8 +160,8 @@ class Watch:
     def _resume(self, chain: str) -> str:
         words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]
         env = {"MIRAGE_STATE_DIR": str(self._find_folder(chain).parent)}
-        done = self.scene.testbed.run(words, user="alice", env=env, check=False)
-        return " ".join(f"{done.stdout} {done.stderr}".split())
+        process = self.scene.testbed.run(words, user="alice", env=env, check=False)
+        return " ".join(f"{process.stdout} {process.stderr}".split())
 
     def _find_folder(self, chain: str) -> Path:
         return self.scene.root / "alice" / "state" / chain
@@ -182,7 +186,7 @@ def let_pass(scene: Scene, watch: Watch, seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Queued:
+class _QueuedLink:
     chain: str
     link: int
     job: str
@@ -190,15 +194,15 @@ class _Queued:
     reason: str
 
 
-def _parse_queue(shown: str) -> list[_Queued]:
-    """The links among the lines of squeue: job|state|reason|comment."""
-    found = []
-    for line in shown.splitlines():
+def _parse_queue(text: str) -> list[_QueuedLink]:
+    """Return the links among squeue's lines: job|state|reason|comment."""
+    links = []
+    for line in text.splitlines():
         job, state, reason, comment = line.split("|", 3)
         mark = MARK.search(comment)
         if mark is not None:
-            found.append(_Queued(mark[1], int(mark[2]), job, state, reason))
-    return found
+            links.append(_QueuedLink(mark[1], int(mark[2]), job, state, reason))
+    return links
 
 
 def find_double_standbys(
@@ -208,15 +212,15 @@ def find_double_standbys(
 
     `waiting`: (chain, link, job). A chain that was submitted as a whole has many waiting links.
     """
-    found = []
+    offences = []
     for one, other in pairwise(sorted(waiting)):
         spec = chains.get(one[0])
         if spec is None or one[0] != other[0]:
             continue
         if one[1] == other[1] or "--mirage-presubmit=all" not in spec.options:
             jobs = f"jobs {one[2]} and {other[2]} of links {one[1]} and {other[1]}"
-            found.append(f"{spec.name} ({one[0]}): {jobs}")
-    return found
+            offences.append(f"{spec.name} ({one[0]}): {jobs}")
+    return offences
 
 
 def has_ended(ran: Sequence[Ran], spec: ChainSpec) -> bool:
@@ -232,8 +236,8 @@ def count_links(records: Sequence[LinkRecord]) -> int:
 def find_early_links(records: Sequence[LinkRecord], spec: ChainSpec) -> list[str]:
     """Return, in words, the links that began work or held nodes earlier than the bound allows.
 
-    A link that started too early and went back into the queue is as the bound has it: about one in
-    ten of those released for a long wait (docs/reference/chains.md).
+    A link that started too early and went back into the queue is no offence: that happens to about
+    one in ten of those released for a long wait (docs/reference/chains.md).
     """
     return [
         f"too early: link {record.link} of {spec.name} ({record.chain}, job {record.job}) "
@@ -247,12 +251,12 @@ def list_early_links(
     records: Sequence[LinkRecord], spec: ChainSpec
 ) -> list[tuple[LinkRecord, int]]:
     """Return the runs that started too early, and how long before their predecessor's end."""
-    found = []
+    early_links = []
     for record in records:
         left_s = compute_time_left(record, records)
         if left_s > spec.bound_s + ROUNDING_S:
-            found.append((record, left_s))
-    return found
+            early_links.append((record, left_s))
+    return early_links
 
 
 def compute_time_left(record: LinkRecord, records: Sequence[LinkRecord]) -> int:
@@ -262,7 +266,7 @@ def compute_time_left(record: LinkRecord, records: Sequence[LinkRecord]) -> int:
     """
     if record.start is None:
         return 0
-    beside = [
+    earlier_runs = [
         other
         for other in records
         if other.link < record.link
@@ -270,10 +274,10 @@ def compute_time_left(record: LinkRecord, records: Sequence[LinkRecord]) -> int:
         and other.start <= record.start < (other.end or record.start)
         and not was_sent_back(other, records)
     ]
-    if not beside:
+    if not earlier_runs:
         return 0
-    before = max(beside, key=lambda other: (other.link, other.start or 0))
-    return (before.start or 0) + before.limit_s - record.start
+    predecessor = max(earlier_runs, key=lambda other: (other.link, other.start or 0))
+    return (predecessor.start or 0) + predecessor.limit_s - record.start
 
 
 def was_sent_back(record: LinkRecord, records: Sequence[LinkRecord]) -> bool:
@@ -290,26 +294,26 @@ def was_sent_back(record: LinkRecord, records: Sequence[LinkRecord]) -> bool:
 def find_twin_runs(records: Sequence[LinkRecord], spec: ChainSpec) -> list[str]:
     """Return, in words, two jobs of one link that held nodes at once for longer than a job that is
     one too many needs to leave."""
-    found = []
-    for one, other, beside_s in list_twin_runs(records):
-        if beside_s > LEAVES_S:
-            found.append(
+    offences = []
+    for one, other, both_s in list_twin_runs(records):
+        if both_s > LEAVES_S:
+            offences.append(
                 f"two jobs: link {one.link} of {spec.name} ran as jobs {one.job} and {other.job} "
-                f"at once for {beside_s} s"
+                f"at once for {both_s} s"
             )
-    return found
+    return offences
 
 
 def list_twin_runs(records: Sequence[LinkRecord]) -> list[tuple[LinkRecord, LinkRecord, int]]:
     """Return the pairs of jobs of one link that held nodes at once, and for how many seconds."""
-    found = []
-    ran = [record for record in records if record.start and record.end]
-    for one, other in combinations(ran, 2):
+    pairs = []
+    runs = [record for record in records if record.start and record.end]
+    for one, other in combinations(runs, 2):
         if (one.chain, one.link) == (other.chain, other.link) and one.job != other.job:
             first_end = min(one.end or 0, other.end or 0)
-            beside_s = first_end - max(one.start or 0, other.start or 0)
-            found += [(one, other, beside_s)] if beside_s > 0 else []
-    return found
+            both_s = first_end - max(one.start or 0, other.start or 0)
+            pairs += [(one, other, both_s)] if both_s > 0 else []
+    return pairs
 
 
 def find_two_writers(
@@ -320,30 +324,33 @@ def find_two_writers(
     jobs: dict[int, set[int]] = {}
     for run in ran:
         jobs.setdefault(run.link, set()).add(run.job_id)
-    found = [
+    offences = [
         f"two runs: link {link} of {spec.name} as jobs {sorted(ids)}"
         for link, ids in jobs.items()
         if len(ids) > 1
     ]
     if spec.style != "sequential":
-        return found
+        return offences
     for before, after in pairwise(ran):
         end = before.end or ends.get(before.job_id)
         if end is not None and after.job_id != before.job_id and after.start < end:
-            found.append(
+            offences.append(
                 f"two writers: link {after.link} of {spec.name} began {end - after.start} s "
                 f"before the end of link {before.link}"
             )
-    return found
+    return offences
 
 
 def summarize(records: Sequence[LinkRecord], chains: Mapping[str, ChainSpec]) -> list[str]:
     """Return a table of Markdown, a row for each chain: links, waits, overlaps, links sent back."""
     rows = ["| chain | links run | started early | sent back | failed |", "|---|---|---|---|---|"]
     for chain, spec in chains.items():
-        own = [record for record in records if record.chain == chain and record.start]
-        early = sum(compute_time_left(record, own) > 0 for record in own)
-        back = sum(was_sent_back(record, own) for record, _ in list_early_links(own, spec))
-        failed = sum(record.state in ("FAILED", "NODE_FAIL") for record in own)
-        rows.append(f"| {spec.name} | {count_links(own)} | {early} | {back} | {failed} |")
+        chain_records = [record for record in records if record.chain == chain and record.start]
+        early = sum(compute_time_left(record, chain_records) > 0 for record in chain_records)
+        back = sum(
+            was_sent_back(record, chain_records)
+            for record, _ in list_early_links(chain_records, spec)
+        )
+        failed = sum(record.state in ("FAILED", "NODE_FAIL") for record in chain_records)
+        rows.append(f"| {spec.name} | {count_links(chain_records)} | {early} | {back} | {failed} |")
     return rows

@@ -45,21 +45,21 @@ def measured(part: Part, folder: Path) -> dict[str, Any]:
         half = path.with_suffix(".part")
         half.write_text(json.dumps(part.measured()), encoding="utf-8")
         half.replace(path)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    figures_of_part: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return figures_of_part
 
 
-def report(found: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
-    pairs = {p.name: figures(m) for p, m in found if isinstance(p, Pairs)}
-    by_name = {part.name: told for part, told in found}
+def report(parts_measured: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
+    pairs = {p.name: figures(m) for p, m in parts_measured if isinstance(p, Pairs)}
+    by_name = {part.name: figures_of_part for part, figures_of_part in parts_measured}
     loads: dict[str, Any] = {}
-    for part, told in found:
+    for part, figures_of_part in parts_measured:
         if isinstance(part, Load):
             reactive = by_name[replace(part, policy="reactive").name]
-            beside = None if part.policy == "reactive" else reactive
+            baseline = None if part.policy == "reactive" else reactive
             loads[part.name] = {
-                "others": others(told, beside),
-                "chains": chain_figures(told, beside),
+                "others": others(figures_of_part, baseline),
+                "chains": chain_figures(figures_of_part, baseline),
             }
     return {"pairs": pairs, "load": loads}
 
@@ -72,8 +72,8 @@ def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def show(told: dict[str, Any]) -> None:
-    for name, cell in told["pairs"].items():
+def show(result: dict[str, Any]) -> None:
+    for name, cell in result["pairs"].items():
         _say(
             f"\n{name}: {cell['handovers']} hand-overs; "
             f"best one-move rule {cell['best_one_move']}; "
@@ -90,9 +90,9 @@ def show(told: dict[str, Any]) -> None:
                 f"{_with_interval(f['less_reactive_h']):22}  "
                 f"{_with_interval(f['less_one_move_h']):22}  {_with_interval(f['less_oracle_h'])}"
             )
-    if told["load"]:
+    if result["load"]:
         _say("\nchains among the log's jobs: the others' waits, and the chains'")
-    for name, cell in told["load"].items():
+    for name, cell in result["load"].items():
         _say(_load_line(name, cell))
 
 
@@ -130,13 +130,13 @@ def main() -> None:
     if not SHARED.is_dir():
         sys.exit(f"positions: the traces are not there: {SHARED}")
     words.out.mkdir(parents=True, exist_ok=True)
-    wanted = list(parts(words.every_h))
-    found: list[tuple[Part, dict[str, Any]]] = []
-    with show_progress("positions", len(wanted)) as told:
-        for part in wanted:
-            found.append((part, measured(part, words.out)))
-            told()
-    answer = report(found)
+    parts_to_measure = list(parts(words.every_h))
+    parts_measured: list[tuple[Part, dict[str, Any]]] = []
+    with show_progress("positions", len(parts_to_measure)) as on_progress:
+        for part in parts_to_measure:
+            parts_measured.append((part, measured(part, words.out)))
+            on_progress()
+    answer = report(parts_measured)
     if words.json:
         _say(json.dumps(answer, indent=1))
     else:

@@ -115,24 +115,24 @@ def _run_s(shares: Floats, link: tuple[int, ...]) -> int:
 def _handed(replay: ChainReplay) -> list[list[int]]:
     """Of each hand-over that is over: end, start, touches, nodes."""
     ends = {run.job_id: run.end for run in replay.runs}
-    found = []
+    handovers = []
     for run in replay.runs:
         end = ends[run.standby.predecessor] if run.standby else None
         if run.standby is not None and end is not None and run.start is not None:
             nodes = replay.slots[run.slot].job.nodes
-            found.append([end, run.start, run.standby.touches, nodes])
-    return found
+            handovers.append([end, run.start, run.standby.touches, nodes])
+    return handovers
 
 
 def _chains(replay: ChainReplay) -> list[list[float]]:
     """Of chains whose links have all run: hours from first start to last end, covered, run."""
-    found = []
+    figures = []
     for slot, chain in sorted({(r.slot, r.chain) for r in replay.runs}):
         runs = [r for r in replay.runs if (r.slot, r.chain) == (slot, chain)]
         spans = [(r.start, r.end) for r in runs if r.start is not None and r.end is not None]
         if len(spans) == replay.links:
-            found.append([*_covered(spans), float(replay.slots[slot].job.nodes)])
-    return found
+            figures.append([*_covered(spans), float(replay.slots[slot].job.nodes)])
+    return figures
 
 
 def _covered(spans: list[tuple[int, int]]) -> tuple[float, float, float]:
@@ -144,16 +144,16 @@ def _covered(spans: list[tuple[int, int]]) -> tuple[float, float, float]:
     return (reached - spans[0][0]) / HOUR_S, covered / HOUR_S, ran / HOUR_S
 
 
-def others(measured: dict[str, Any], beside: dict[str, Any] | None) -> dict[str, Any]:
-    """Waits of the log's own jobs, hours; `beside`: the same replays under reactive."""
+def others(measured: dict[str, Any], reactive: dict[str, Any] | None) -> dict[str, Any]:
+    """Waits of the log's own jobs, hours; `reactive`: the same replays under reactive."""
     wait_h = _waits_h(measured)
     started = wait_h >= 0
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "wait_mean_h": float(wait_h[started].mean()),
         "wait_p90_h": float(np.quantile(wait_h[started], 0.9)),
     }
-    if beside is not None:
-        theirs = _waits_h(beside)
+    if reactive is not None:
+        theirs = _waits_h(reactive)
         both = started & (theirs >= 0)
         more = wait_h[both] - theirs[both]
         submit = np.concatenate([r["submit"] for r in measured["replays"]])
@@ -161,9 +161,9 @@ def others(measured: dict[str, Any], beside: dict[str, Any] | None) -> dict[str,
             np.nan,
             np.nan,
         )
-        told["more_than_reactive_h"] = [float(more.mean()), low, high]
-        told["p90_more_h"] = told["wait_p90_h"] - float(np.quantile(theirs[theirs >= 0], 0.9))
-    return told
+        figures["more_than_reactive_h"] = [float(more.mean()), low, high]
+        figures["p90_more_h"] = figures["wait_p90_h"] - float(np.quantile(theirs[theirs >= 0], 0.9))
+    return figures
 
 
 def _waits_h(measured: dict[str, Any]) -> Floats:
@@ -171,14 +171,14 @@ def _waits_h(measured: dict[str, Any]) -> Floats:
     return np.concatenate([np.array(r["wait_s"]) / HOUR_S for r in measured["replays"]])
 
 
-def chain_figures(measured: dict[str, Any], beside: dict[str, Any] | None) -> dict[str, Any]:
+def chain_figures(measured: dict[str, Any], reactive: dict[str, Any] | None) -> dict[str, Any]:
     """Of the chains: means a hand-over, and the share of the time that 7 links cover."""
     handed = _rows(measured, "handovers")
     if not len(handed):
         return {}
     cost = _costs(handed)
     outcome_h = (handed[:, 1] - handed[:, 0]) / HOUR_S
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "handovers": len(handed),
         "cost_h": float(cost.mean()),
         "interruption_h": float(np.maximum(outcome_h, 0.0).mean()),
@@ -186,10 +186,10 @@ def chain_figures(measured: dict[str, Any], beside: dict[str, Any] | None) -> di
         "touches": float(handed[:, 2].mean()),
         "most_touches": int(handed[:, 2].max()),
     }
-    if beside is not None:
-        told["less_reactive_h"] = _less(handed, _rows(beside, "handovers"))
+    if reactive is not None:
+        figures["less_reactive_h"] = _less(handed, _rows(reactive, "handovers"))
     span, covered, ran, nodes = _rows(measured, "chains").T
-    return told | {
+    return figures | {
         "chains": len(span),
         "covered_pct": float(100.0 * covered.sum() / span.sum()),
         "node_h": float((ran * nodes).sum()) / len(SHIFTS_H),

@@ -68,7 +68,7 @@ class Pairs:
             starts.append(world.start)
             for policy in POLICIES:
                 standby = _standby(world, worlds)
-                done = run_handover(
+                handover = run_handover(
                     world.sim.fork(),
                     standby,
                     policy,
@@ -76,7 +76,7 @@ class Pairs:
                     step_s=STEP_S,
                     at_most=world.at_most,
                 )
-                moved[policy.name].append((done.outcome_s / HOUR_S, done.touches))
+                moved[policy.name].append((handover.outcome_s / HOUR_S, handover.touches))
             table.append(world.compute_outcomes(world.start + instants.astype(np.int64)) / HOUR_S)
         return {
             "points": points,
@@ -118,11 +118,11 @@ def _of_one_move(table: Floats, starts: Ints, instants: Ints) -> dict[str, Any]:
         "best lead": constant,
         "oracle": best,
     }
-    found: dict[str, Any] = {
+    figures_by_name: dict[str, Any] = {
         name: [table[rows, k].tolist(), (k < last).astype(float).tolist()]
         for name, k in chosen.items()
     }
-    return found | {"lead_h": float(instants[-1] - instants[constant[0]]) / HOUR_S}
+    return figures_by_name | {"lead_h": float(instants[-1] - instants[constant[0]]) / HOUR_S}
 
 
 def _fixed_lead(table: Floats, starts: Ints, instants: Ints) -> Ints:
@@ -135,7 +135,7 @@ def _fixed_lead(table: Floats, starts: Ints, instants: Ints) -> Ints:
     for now, i, k in moments:
         if chosen[i] >= 0:
             continue
-        past = sorted(one for one in known if one[0] <= now)
+        past = sorted(row for row in known if row[0] <= now)
         waits = np.array([wait for _, wait in past], dtype=np.int64)
         view = _bare_view(now, starts[i] + instants[-1], waits)
         if k == last or rule.decide(view).action is Action.FREE:
@@ -162,8 +162,8 @@ def _bare_view(now: int, end: int, waits: Ints) -> PolicyView:
 
 
 def _cost(outcome_h: Floats) -> Floats:
-    found: Floats = np.maximum(outcome_h, 0.0) + OVERLAP_PRICE * np.maximum(-outcome_h, 0.0)
-    return found
+    cost_h: Floats = np.maximum(outcome_h, 0.0) + OVERLAP_PRICE * np.maximum(-outcome_h, 0.0)
+    return cost_h
 
 
 def figures(measured: dict[str, Any]) -> dict[str, Any]:
@@ -195,5 +195,5 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def _difference(counts: Floats, values: Floats) -> list[float]:
     """The mean, and the ends of its interval."""
-    found = compute_interval(compute_means(counts, values))
-    return [float(values.mean()), *(found or (np.nan, np.nan))]
+    interval = compute_interval(compute_means(counts, values))
+    return [float(values.mean()), *(interval or (np.nan, np.nan))]

@@ -83,14 +83,14 @@ class Site:
 
     @classmethod
     def of(cls, regime: Regime) -> "Site":
-        asked = replace(load_cluster_params(SHARED / "clusters" / "ls6.toml"), **regime.changes)
-        jobs = tuple(load_workload(TRACE, asked).jobs)
+        params = replace(load_cluster_params(SHARED / "clusters" / "ls6.toml"), **regime.changes)
+        jobs = tuple(load_workload(TRACE, params).jobs)
         if not regime.shared:
-            return cls(regime, asked, jobs)
+            return cls(regime, params, jobs)
         shared = tuple(_sharing(job) for job in jobs)
-        kept = sum(j.nodes * j.gpus for j in shared) / sum(j.nodes * j.gpus for j in jobs)
+        gpu_share = sum(j.nodes * j.gpus for j in shared) / sum(j.nodes * j.gpus for j in jobs)
         # Fewer nodes, or nobody would wait.
-        return cls(regime, replace(asked, nodes=round(asked.nodes * kept)), shared)
+        return cls(regime, replace(params, nodes=round(params.nodes * gpu_share)), shared)
 
     @property
     def user(self) -> str:

@@ -80,13 +80,13 @@ class Sentences:
     chains: dict[str, str]
     """The chain's id, by name."""
     texts: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    _looked: float = 0.0
+    _looked_at: float = 0.0
 
     def look(self) -> None:
         now = self.scene.testbed.now()
-        if now - self._looked < _LOOK_S:
+        if now - self._looked_at < _LOOK_S:
             return
-        self._looked = now
+        self._looked_at = now
         for name, chain in self.chains.items():
             ran = self.scene.ran(name)
             if not ran or now < ran[-1].start + LIMIT_MIN * MINUTE / 2:
@@ -108,12 +108,12 @@ class Sentences:
         began = {
             (name, run.link): run.start for name in self.chains for run in self.scene.ran(name)
         }
-        found = []
+        sentences = []
         for key, text in self.texts.items():
             if key in began:
                 earliest, at, latest = (_parse_instant(text[word]) for word in _TIMES)
-                found.append(Sentence(earliest, at, latest, began[key]))
-        return found
+                sentences.append(Sentence(earliest, at, latest, began[key]))
+        return sentences
 
 
 def _parse_instant(text: str) -> float:
@@ -168,33 +168,33 @@ def _cancel_chains(scene: Scene) -> None:
 def _read_spans(scene: Scene) -> dict[str, dict[int, tuple[int, int]]]:
     """(start, end) of each of alice's jobs that ran, by the chain's name and the job."""
     words = ["sacct", "-n", "-P", "-X", "-u", "alice", "-S", "now-7days", "-o", _USED]
-    shown = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    for line in shown.splitlines():
+    text = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
+    spans: dict[str, dict[int, tuple[int, int]]] = {}
+    for line in text.splitlines():
         job, name, start, end = line.split("|")
         if start.isdigit() and end.isdigit():
-            found.setdefault(name, {})[int(job)] = (int(start), int(end))
-    return found
+            spans.setdefault(name, {})[int(job)] = (int(start), int(end))
+    return spans
 
 
-def list_handovers(ran: Sequence[Ran], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
+def list_handovers(runs: Sequence[Ran], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
     """Return the hand-overs of a chain, by its scripts' own lines and accounting.
 
     A job whose script never began is a return of the link that began next.
     """
-    scripts = {run.job_id: run.start for run in ran}
-    found = []
-    for before, after in pairwise(ran):
-        given = [
+    scripts = {run.job_id: run.start for run in runs}
+    handovers = []
+    for before, after in pairwise(runs):
+        returned = [
             span
             for job, span in spans.items()
             if job not in scripts and before.start <= span[0] < after.start
         ]
-        held_s = sum(end - start for start, end in given)
+        held_s = sum(end - start for start, end in returned)
         waited_s = after.start - spans[after.job_id][0]
         late_s = after.start - spans[before.job_id][1]
-        found.append(HandOver(late_s, held_s + max(0, waited_s), len(given)))
-    return found
+        handovers.append(HandOver(late_s, held_s + max(0, waited_s), len(returned)))
+    return handovers
 
 
 def count_rpcs(scene: Scene) -> dict[str, tuple[int, int]]:
@@ -231,12 +231,12 @@ def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for load, kinds in loads.items():
-        for kind, found in kinds.items():
-            mean = statistics.fmean(max(0, one.late_s) for one in found) / MINUTE
-            idle_h = sum(one.idle_s for one in found) / HOUR
-            returns = sum(one.returns for one in found)
+        for kind, handovers in kinds.items():
+            mean = statistics.fmean(max(0, handover.late_s) for handover in handovers) / MINUTE
+            idle_h = sum(handover.idle_s for handover in handovers) / HOUR
+            returns = sum(handover.returns for handover in handovers)
             rows.append(
-                f"| {load} | {kind} | {len(found)} | {mean:.1f} | {idle_h:.2f} | {returns} |"
+                f"| {load} | {kind} | {len(handovers)} | {mean:.1f} | {idle_h:.2f} | {returns} |"
             )
     return rows
 
@@ -245,10 +245,10 @@ def format_sentences(sentences: Sequence[Sentence]) -> str:
     """Say how the sentence fared."""
     if not sentences:
         return "no sentence was said"
-    errors = [abs(one.began - one.at) / MINUTE for one in sentences]
+    errors = [abs(sentence.began - sentence.at) / MINUTE for sentence in sentences]
     return (
         f'"expected to start": {len(sentences)} hand-overs, '
-        f"{sum(one.is_inside for one in sentences)} inside the interval, "
+        f"{sum(sentence.is_inside for sentence in sentences)} inside the interval, "
         f"median error {statistics.median(errors):.1f} min, largest {max(errors):.1f} min"
     )
 
@@ -282,19 +282,21 @@ def _let_pass(scene: Scene, seconds: float) -> None:
 
 
 def _find_offences(loads: dict[str, dict[str, list[HandOver]]], handovers: int) -> list[str]:
-    found = []
+    offences = []
     for load, kinds in loads.items():
-        for kind, done in kinds.items():
-            if len(done) < handovers:
-                found.append(f"{load}, {kind}: {len(done)} hand-overs, {handovers} were asked for")
-            found += [
-                f"{load}, {kind}: a link began {-one.late_s} s before the end of the one before it"
-                for one in done
-                if one.late_s < 0
+        for kind, pairs in kinds.items():
+            if len(pairs) < handovers:
+                offences.append(
+                    f"{load}, {kind}: {len(pairs)} hand-overs, {handovers} were asked for"
+                )
+            offences += [
+                f"{load}, {kind}: a link began {-pair.late_s} s before the end of the one before it"
+                for pair in pairs
+                if pair.late_s < 0
             ]
-    if not sum(one.returns for one in loads["light"][RETURNS]):
-        found.append("no link gave its nodes back on an idle cluster")
-    return found
+    if not sum(pair.returns for pair in loads["light"][RETURNS]):
+        offences.append("no link gave its nodes back on an idle cluster")
+    return offences
 
 
 def main(words: Sequence[str] | None = None) -> int:

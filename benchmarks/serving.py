@@ -26,7 +26,7 @@ import httpx
 from fastapi.routing import APIRoute
 from sqlalchemy import func, insert, select, text
 
-from benchmarks.serving_load import Heard, steadily
+from benchmarks.serving_load import Answers, steadily
 from mirage.database.access.tokens import Token
 from mirage.database.schema import schema_migrations, tables
 from mirage.database.schema.engine import Store
@@ -66,20 +66,20 @@ def addresses(context: ApiContext) -> list[str]:
     """Every GET of the app that needs no more than a chain's id; no files, no models."""
     app = create_app(context)
     mount_pages(app)
-    read = [path for path, methods in app.openapi()["paths"].items() if "get" in methods]
-    read += [
+    paths = [path for path, methods in app.openapi()["paths"].items() if "get" in methods]
+    paths += [
         route.path
         for router, _ in _PAGES
         for route in router.routes
         if isinstance(route, APIRoute) and "GET" in (route.methods or ())
     ]
-    found = []
-    for path in dict.fromkeys(read):
+    addresses_read = []
+    for path in dict.fromkeys(paths):
         named = path.replace("{chain_id}", CHAIN)
         if "{" not in named and named not in _LEFT_OUT:
             query = _QUERIES.get(named)
-            found.append(f"{named}?{query}" if query else named)
-    return [*found, *_NARROWED]
+            addresses_read.append(f"{named}?{query}" if query else named)
+    return [*addresses_read, *_NARROWED]
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]
         ) as process,
     ):
         try:
-            told = process.stdout.readline() if process.stdout else ""
-            yield told.strip(), process.pid, ticks
+            line = process.stdout.readline() if process.stdout else ""
+            yield line.strip(), process.pid, ticks
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
@@ -123,7 +123,7 @@ def copied(source: str, target: str) -> None:
 class Run:
     """What one database gave."""
 
-    heard: dict[str, Heard]
+    answers: dict[str, Answers]
     quiet_s: list[float]
     loaded_s: list[float]
     memory_mib: float
@@ -145,16 +145,18 @@ def run(url: str, folder: Path, seconds: float, rate: float) -> Run:
         time.sleep(seconds / 2)
         began = time.time()
         spaced = [path for name in paths for path in (name, *([HEALTH] if name != HEALTH else []))]
-        heard = asyncio.run(steadily(address, spaced, rate=rate, seconds=seconds, headers=headers))
+        answers = asyncio.run(
+            steadily(address, spaced, rate=rate, seconds=seconds, headers=headers)
+        )
         ended = time.time()
         memory = _memory_mib(process)
         files = {kind: _file(address, kind, headers) for kind in ("csv", "parquet")}
         after = _memory_mib(process)
-    told = [json.loads(line) for line in ticks.read_text().splitlines()]
+    ticks_seen = [json.loads(line) for line in ticks.read_text().splitlines()]
     return Run(
-        heard=heard,
-        quiet_s=[t["s"] for t in told if quiet <= t["at"] < began],
-        loaded_s=[t["s"] for t in told if began <= t["at"] < ended],
+        answers=answers,
+        quiet_s=[t["s"] for t in ticks_seen if quiet <= t["at"] < began],
+        loaded_s=[t["s"] for t in ticks_seen if began <= t["at"] < ended],
         memory_mib=memory,
         files=files,
         after_mib=after,
@@ -168,7 +170,7 @@ def _context(url: str) -> ApiContext:
 
 
 def _token(url: str) -> str:
-    asked = Token(
+    token = Token(
         name="load",
         role=Role.ADMIN,
         created_at=NOW,
@@ -176,7 +178,7 @@ def _token(url: str) -> str:
         expires_at=NOW + 86400,
     )
     with closing(Store(url)) as store, store.begin() as tx:
-        return tokens.create_token(tx, asked, cluster_id=1)[1]
+        return tokens.create_token(tx, token, cluster_id=1)[1]
 
 
 def _wait(address: str) -> None:
@@ -213,22 +215,26 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def told(name: str, found: Run) -> list[str]:
+def format_table(name: str, outcome: Run) -> list[str]:
     """A table in Markdown; what is slower than SLOW_S is marked."""
-    health = found.heard[HEALTH].took_s
+    health = outcome.answers[HEALTH].took_s
     base = percentile(health, 0.5)
     lines = [f"### {name}", "", "| address | requests | p50 ms | p99 ms | p50 to /healthz | KiB |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
-    for path, heard in sorted(found.heard.items(), key=lambda p: -percentile(p[1].took_s, 0.99)):
-        p50, p99 = percentile(heard.took_s, 0.5), percentile(heard.took_s, 0.99)
-        wrong = {s: n for s, n in heard.statuses.items() if s != httpx.codes.OK}
+    for path, answers in sorted(
+        outcome.answers.items(), key=lambda p: -percentile(p[1].took_s, 0.99)
+    ):
+        p50, p99 = percentile(answers.took_s, 0.5), percentile(answers.took_s, 0.99)
+        wrong = {s: n for s, n in answers.statuses.items() if s != httpx.codes.OK}
         mark = f" {wrong}" if wrong else " slow" if p99 > SLOW_S else ""
         lines.append(
-            f"| {path}{mark} | {len(heard.took_s)} | {p50 * 1e3:.1f} | {p99 * 1e3:.1f} | "
-            f"{p50 / base:.1f} | {heard.size / 1024:.0f} |"
+            f"| {path}{mark} | {len(answers.took_s)} | {p50 * 1e3:.1f} | {p99 * 1e3:.1f} | "
+            f"{p50 / base:.1f} | {answers.size / 1024:.0f} |"
         )
-    quiet, loaded = found.quiet_s, found.loaded_s
-    every = [s for path, heard in found.heard.items() if path != HEALTH for s in heard.took_s]
+    quiet, loaded = outcome.quiet_s, outcome.loaded_s
+    every = [
+        s for path, answers in outcome.answers.items() if path != HEALTH for s in answers.took_s
+    ]
     late = percentile(every, 0.99), percentile(health, 0.99)
     lines += [
         "",
@@ -238,9 +244,10 @@ def told(name: str, found: Run) -> list[str]:
         f"Worker's tick: {median(quiet):.2f} s without load, {median(loaded):.2f} s with it "
         f"(medians of {len(quiet)} and {len(loaded)}; at most {max(quiet):.2f} and "
         f"{max(loaded):.2f}).",
-        f"Memory at most {found.memory_mib:.0f} MiB; {found.after_mib:.0f} MiB after the files.",
+        f"Memory at most {outcome.memory_mib:.0f} MiB; "
+        f"{outcome.after_mib:.0f} MiB after the files.",
         "All jobs as a file: "
-        + ", ".join(f"{k} {s:.1f} s, {m:.1f} MiB" for k, (s, m) in found.files.items())
+        + ", ".join(f"{k} {s:.1f} s, {m:.1f} MiB" for k, (s, m) in outcome.files.items())
         + ".",
         "",
     ]
@@ -254,7 +261,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=FULL.jobs)
     parser.add_argument("--chains", type=int, default=FULL.chains)
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.sched_setaffinity(0, {1} if os.cpu_count() != 1 else {0})
     folder = Path(tempfile.mkdtemp(prefix="mirage-serving-"))
     try:
@@ -262,16 +269,16 @@ def main() -> int:
             url = f"sqlite:///{folder}/mirage.db"
             schema_migrations.upgrade_schema(url, MIGRATIONS)
             with closing(Store(url)) as store:
-                seed(store, Size(chains=asked.chains, jobs=asked.jobs, days=FULL.days))
+                seed(store, Size(chains=options.chains, jobs=options.jobs, days=FULL.days))
             urls = {"sqlite": url}
-            if asked.only != "sqlite":
+            if options.only != "sqlite":
                 urls["postgresql"] = stack.enter_context(postgres.running_postgres())
                 copied(url, urls["postgresql"])
             slow = 0
-            for name in [asked.only] if asked.only else list(urls):
-                found = run(urls[name], folder, asked.seconds, asked.rate)
-                print("\n".join(told(name, found)), flush=True)
-                slow += sum(percentile(h.took_s, 0.99) > SLOW_S for h in found.heard.values())
+            for name in [options.only] if options.only else list(urls):
+                outcome = run(urls[name], folder, options.seconds, options.rate)
+                print("\n".join(format_table(name, outcome)), flush=True)
+                slow += sum(percentile(h.took_s, 0.99) > SLOW_S for h in outcome.answers.values())
             print(f"Load average {os.getloadavg()[0]:.1f}.")
     finally:
         shutil.rmtree(folder)

@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 
 
 @dataclass
-class Heard:
+class Answers:
     """Of one address: seconds from when each was due to its last byte, and what went wrong."""
 
     took_s: list[float] = field(default_factory=list)
@@ -27,9 +27,9 @@ class Heard:
 
 async def steadily(
     url: str, paths: Sequence[str], *, rate: float, seconds: float, headers: Mapping[str, str]
-) -> dict[str, Heard]:
+) -> dict[str, Answers]:
     """Ask for `paths` in turn, `rate` requests a second in all."""
-    heard: dict[str, Heard] = {path: Heard() for path in paths}
+    answers: dict[str, Answers] = {path: Answers() for path in paths}
     limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     async with httpx.AsyncClient(
         base_url=url, limits=limits, timeout=PATIENCE_S, headers=dict(headers), trust_env=False
@@ -41,15 +41,15 @@ async def steadily(
                 status, size = answer.status_code, len(answer.content)
             except httpx.HTTPError:
                 status, size = 0, 0
-            found = heard[path]
-            found.took_s.append(time.monotonic() - due)
-            found.statuses[status] += 1
-            found.size = max(found.size, size)
+            answers_of_path = answers[path]
+            answers_of_path.took_s.append(time.monotonic() - due)
+            answers_of_path.statuses[status] += 1
+            answers_of_path.size = max(answers_of_path.size, size)
 
-        begin, asked = time.monotonic(), []
+        begin, tasks = time.monotonic(), []
         for number in range(round(rate * seconds)):
             due = begin + number / rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            asked.append(asyncio.create_task(ask(paths[number % len(paths)], due)))
-        await asyncio.gather(*asked)
-    return heard
+            tasks.append(asyncio.create_task(ask(paths[number % len(paths)], due)))
+        await asyncio.gather(*tasks)
+    return answers

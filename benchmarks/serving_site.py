@@ -25,7 +25,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.logs import setup_logging
 from mirage.policies import registry
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.service_run import configure_interpreter
 from mirage.service.worker import Intervals, Worker
 from mirage.web.api.app import create_app
@@ -54,8 +54,8 @@ class Still:
             running = job_history.list_jobs(
                 tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES
             )
-            owned = select(links, chains.c.user, chains.c.uid).join(chains)
-            rows = tx.execute(owned.where(links.c.state != "ended")).all()
+            query = select(links, chains.c.user, chains.c.uid).join(chains)
+            rows = tx.execute(query.where(links.c.state != "ended")).all()
         self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
         self._nodes = tuple(
             Node(
@@ -83,13 +83,13 @@ class Still:
         return iter(())
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        wanted = set(job_ids)
-        return [job for job in self._jobs if job.job_id in wanted]
+        ids = set(job_ids)
+        return [job for job in self._jobs if job.job_id in ids]
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
-        wanted = frozenset(job_ids)
-        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
-        return Queue.from_jobs(self.read_clock(), shown)
+        ids = frozenset(job_ids)
+        jobs = (job for job in self.fetch_queue() if job.job_id in ids)
+        return Queue.from_jobs(self.read_clock(), jobs)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
         return {}
@@ -101,7 +101,7 @@ class Still:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
     def pin_standby(
         self,
@@ -110,7 +110,7 @@ class Still:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
     def set_dependency(
         self,
@@ -119,7 +119,7 @@ class Still:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None: ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002
@@ -158,7 +158,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.release_lease(tx, cluster_id, seeded_admin.HOLDER)
         cluster = Still(store, cluster_id, begin)
-        given = ApiContext(
+        context = ApiContext(
             store=store,
             cluster_id=cluster_id,
             cluster_name="lab",
@@ -167,11 +167,11 @@ def main(url: str, begin: int, ticks: Path) -> None:
             policies=("reactive", "average", "quantile", "auto"),
             quotas=Quotas(forecasts_per_minute=1_000_000),  # one caller asks for many
         )
-        app = create_app(given)
+        app = create_app(context)
         mount_pages(app)
         stop = threading.Event()
-        rules = Rules(policy=registry.get_policy, default="average")
-        worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())
+        settings = DecisionSettings(get_policy=registry.get_policy, default_policy="average")
+        worker = Worker(store, cluster, cluster_id, settings=settings, intervals=Intervals())
         thread = threading.Thread(target=_work, args=(worker, stop, ticks))
         server = uvicorn.Server(
             uvicorn.Config(
@@ -193,13 +193,13 @@ def main(url: str, begin: int, ticks: Path) -> None:
 
 
 def _work(worker: Worker, stop: threading.Event, ticks: Path) -> None:
-    with ticks.open("a") as told:
+    with ticks.open("a") as lines:
         while not stop.is_set():
-            began, spent = time.monotonic(), time.thread_time()
+            began, cpu_before_s = time.monotonic(), time.thread_time()
             worker.run_tick()
             line = {"at": time.time(), "s": time.monotonic() - began}
-            told.write(json.dumps(line | {"cpu_s": time.thread_time() - spent}) + "\n")
-            told.flush()
+            lines.write(json.dumps(line | {"cpu_s": time.thread_time() - cpu_before_s}) + "\n")
+            lines.flush()
             stop.wait(max(0.0, TICK_EVERY_S - (time.monotonic() - began)))
 
 

@@ -89,7 +89,7 @@ def _replay(params: Params, workload: Workload) -> tuple[Simulator, float]:
 def _replay_in_turns(cases: Sequence[tuple[Params, Workload]], repeat: int) -> list[float]:
     """CPU seconds of each case, the least of the repeats."""
     turns = [[_replay(*case)[1] for case in cases] for _ in range(repeat)]
-    return [min(spent) for spent in zip(*turns, strict=True)]
+    return [min(cpu_s) for cpu_s in zip(*turns, strict=True)]
 
 
 def shared(options: argparse.Namespace) -> Iterator[Figures]:
@@ -178,8 +178,8 @@ def _measure_seconds(call: Callable[[], object]) -> float:
 def memory(options: argparse.Namespace) -> Iterator[Figures]:
     """Peak memory of a process that generates and replays the largest workload."""
     argv = [sys.executable, "-m", "benchmarks.simulator", "--one", str(max(options.jobs))]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    yield json.loads(done.stdout)
+    process = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    yield json.loads(process.stdout)
 
 
 def _measure_memory(count: int) -> Figures:
@@ -207,8 +207,8 @@ def startup(options: argparse.Namespace) -> Iterator[Figures]:
 def _measure_first_step_s() -> float:
     began = time.monotonic()
     argv = [sys.executable, "-c", _FIRST_STEP]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return float(done.stdout) - began
+    process = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return float(process.stdout) - began
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Figures]]] = {

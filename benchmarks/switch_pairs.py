@@ -85,12 +85,14 @@ class Outcome:
 
     def find_lost_steps(self, work: int) -> list[str]:
         """Return, in words, the steps that were not done, or more than once."""
-        done = Counter(step.number for step in self.steps)
-        missing = [number for number in range(1, work + 1) if not done[number]]
-        twice = [number for number, count in done.items() if count > 1]
-        found = [f"{self.style}: steps {missing[:5]} ... ({len(missing)}) were not done"]
-        found = found if missing else []
-        return found + [f"{self.style}: steps {twice[:5]} ... ({len(twice)}) twice"] * bool(twice)
+        counts = Counter(step.number for step in self.steps)
+        missing = [number for number in range(1, work + 1) if not counts[number]]
+        twice = [number for number, count in counts.items() if count > 1]
+        offences = [f"{self.style}: steps {missing[:5]} ... ({len(missing)}) were not done"]
+        offences = offences if missing else []
+        return offences + [f"{self.style}: steps {twice[:5]} ... ({len(twice)}) twice"] * bool(
+            twice
+        )
 
 
 def submit_chain(  # noqa: PLR0913 - what a user may type
@@ -167,8 +169,8 @@ def measure(handovers: int, limit_min: int, backlog: int) -> list[Outcome]:
 
 def explain_price(scene: Scene, chain: str) -> str:
     """Return what the service says of the price."""
-    shown = scene.api(f"/api/v1/chains/{chain}")
-    return f"overlap price {shown['overlap_price']} ({shown['overlap_price_why']})"
+    chain_view = scene.api(f"/api/v1/chains/{chain}")
+    return f"overlap price {chain_view['overlap_price']} ({chain_view['overlap_price_why']})"
 
 
 def count_work(handovers: int, limit_min: int) -> int:
@@ -239,13 +241,13 @@ def _sum_pauses_s(steps: Sequence[Step]) -> int:
     return sum(max(0, b.at - a.at - STEP_S) for a, b in turns)
 
 
-def format_links(found: Sequence[LinksUsed]) -> list[str]:
+def format_links(links_used: Sequence[LinksUsed]) -> list[str]:
     """Format a table of Markdown."""
     rows = [f"| cluster | chain | links for {WORK_MIN} min of work | least possible "
             "| minutes without a step |", "|---|---|---|---|---|"]  # fmt: skip
     return rows + [
-        f"| {one.load} | {one.by} | {one.links} | {LEAST} | {one.interrupted_s / MINUTE:.0f} |"
-        for one in found
+        f"| {row.load} | {row.by} | {row.links} | {LEAST} | {row.interrupted_s / MINUTE:.0f} |"
+        for row in links_used
     ]
 
 
@@ -291,8 +293,8 @@ def _format_minutes(series: Sequence[int], number: int) -> str:
 
 def find_offences(outcomes: Sequence[Outcome], handovers: int, limit_min: int) -> list[str]:
     work = count_work(handovers, limit_min)
-    found = [line for outcome in outcomes for line in outcome.find_lost_steps(work)]
-    return found + [
+    offences = [line for outcome in outcomes for line in outcome.find_lost_steps(work)]
+    return offences + [
         f"{outcome.style}: {len(outcome.overlaps_s)} hand-overs, {handovers} were asked for"
         for outcome in outcomes
         if len(outcome.overlaps_s) < handovers

@@ -87,25 +87,25 @@ class Asking:
             return
         sim = self._world.sim
         begun = time.process_time()
-        told = self._twin.forecast_from_simulator(
+        forecast = self._twin.forecast_from_simulator(
             sim, self._link(), self._known.history, seed=sim.now
         )
         cost_ms = 1000.0 * (time.process_time() - begun)
         planned = sim.plan_unrestricted(self._world.standby)
         planned_s = sim.params.bf_window_s if planned is None else planned - sim.now
-        samples = told.wait_s / _HOUR_S
+        samples = forecast.wait_s / _HOUR_S
         self._answers.append((samples, self._recent(), planned_s / _HOUR_S, cost_ms))
 
     def _recent(self) -> Floats:
         rows = np.array(self._known.past.started[-1000:], dtype=np.int64).reshape(-1, 4)
-        known = Waits(
+        waits = Waits(
             start=rows[:, 0], wait_s=rows[:, 1], nodes=rows[:, 2], time_limit_s=rows[:, 3]
         )
-        like = select_like_waits(known, self._job.nodes, self._job.time_limit_s, enough=20)[
+        like = select_like_waits(waits, self._job.nodes, self._job.time_limit_s, enough=20)[
             -RECENT:
         ]
-        found: Floats = np.sort(like) / _HOUR_S
-        return found
+        waits_h: Floats = np.sort(like) / _HOUR_S
+        return waits_h
 
     def _link(self) -> HandoverInput:
         world, job = self._world, self._job
@@ -128,7 +128,7 @@ def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> l
     first = min(job.submit for job in jobs) - 1
     main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
     known = WorldMemory({job.job_id: job for job in jobs}, first)
-    found: list[Asked] = []
+    questions: list[Asked] = []
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
         known.follow_world(main, point - 1)
         for nodes in (1, 8):
@@ -138,8 +138,8 @@ def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> l
             job, own = build_pair_job(settings), known.fork()
             world = fork_handover(main, job, point, UNTIL + 60 * _DAY_S, own.follow_world)
             if world is not None:
-                found += Asking(point, world, own, job, twin).asked()
-    return found
+                questions += Asking(point, world, own, job, twin).asked()
+    return questions
 
 
 def judged(asked: list[Asked], answers: list[Floats]) -> dict[str, float]:
@@ -159,8 +159,8 @@ def _pinball(truth: Floats, answers: list[Floats]) -> Floats:
     """[questions], hours: the mean over the levels."""
     quantiles = np.array([np.quantile(s, LEVELS, method="inverted_cdf") for s in answers])
     over = truth[:, None] - quantiles
-    found: Floats = np.maximum(LEVELS * over, (LEVELS - 1.0) * over).mean(axis=1)
-    return found
+    loss_h: Floats = np.maximum(LEVELS * over, (LEVELS - 1.0) * over).mean(axis=1)
+    return loss_h
 
 
 def gain_pct(asked: list[Asked]) -> list[float]:
@@ -190,11 +190,11 @@ def _randomised_pit(truth: Floats, answers: list[Floats]) -> Floats:
 
 def report(asked: list[Asked]) -> dict[str, Any]:
     """Of each width, and of those hand-overs alone that had to wait."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     groups = {f"{n} nodes": [a for a in asked if a.nodes == n] for n in (1, 8)}
     groups |= {f"{k}, waited": [a for a in g if a.truth_h > 0] for k, g in groups.items()}
     for name, group in groups.items():
-        found[name] = {
+        result[name] = {
             "asked": len(group),
             "mean_wait_h": float(np.mean([a.truth_h for a in group])),
             "twin": judged(group, [a.twin_h for a in group]),
@@ -204,13 +204,13 @@ def report(asked: list[Asked]) -> dict[str, Any]:
         }
     costs = np.array([a.cost_ms for a in asked])
     samples = len(asked[0].twin_h)
-    found["cost"] = {
+    result["cost"] = {
         "samples": samples,
         "median_ms": float(np.median(costs)),
         "p90_ms": float(np.quantile(costs, 0.9)),
         "samples_per_ms": float(samples / np.median(costs)),
     }
-    return found
+    return result
 
 
 def main() -> None:
@@ -225,27 +225,27 @@ def main() -> None:
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
     twin = Twin(samples=words.samples)
     begun = time.perf_counter()
-    found = report(all_asked(params, jobs, words.every_h, twin))
-    found["wall_s"] = time.perf_counter() - begun
-    print(json.dumps(found, indent=1) if words.json else _shown(found))
+    result = report(all_asked(params, jobs, words.every_h, twin))
+    result["wall_s"] = time.perf_counter() - begun
+    print(json.dumps(result, indent=1) if words.json else _shown(result))
 
 
-def _shown(found: dict[str, Any]) -> str:
+def _shown(result: dict[str, Any]) -> str:
     lines = []
-    for name in [n for n in found if "nodes" in n]:
-        group = found[name]
+    for name in [n for n in result if "nodes" in n]:
+        group = result[name]
         lines.append(f"{name}: {group['asked']} asked, mean wait {group['mean_wait_h']:.2f} h")
         lines += [
-            f"  {who:7}" + "".join(f" {k} {v:7.3f} " for k, v in group[who].items())
-            for who in ("twin", "recent", "slurm")
+            f"  {source:7}" + "".join(f" {k} {v:7.3f} " for k, v in group[source].items())
+            for source in ("twin", "recent", "slurm")
         ]
         gain, low, high = group["gain_pct"]
         lines.append(f"  twin's pinball loss {gain:.0f} % below recent's ({low:.0f} to {high:.0f})")
-    cost = found["cost"]
+    cost = result["cost"]
     lines.append(
         f"{cost['samples']} samples in {cost['median_ms']:.1f} ms of CPU "
         f"(p90 {cost['p90_ms']:.1f} ms), {cost['samples_per_ms']:.2f} a ms; "
-        f"{found['wall_s']:.0f} s in all"
+        f"{result['wall_s']:.0f} s in all"
     )
     return "\n".join(lines)
 

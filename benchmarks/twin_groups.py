@@ -84,8 +84,10 @@ def _ask_together(
     futures = Futures(twin, simulator, history, known, seed=now)
     answers: dict[int, NDArray[np.int32]] = {}
     for places in group_probes(probes, simulator.params, share):
-        told = futures.simulate_waits([probes[i] for i in places])
-        answers |= {i: one.compute_quantiles() for i, one in zip(places, told, strict=True)}
+        forecasts = futures.simulate_waits([probes[i] for i in places])
+        answers |= {
+            i: forecast.compute_quantiles() for i, forecast in zip(places, forecasts, strict=True)
+        }
     return [answers[i] for i in range(len(groups))]
 
 
@@ -98,7 +100,7 @@ def measure_ls6(every_h: int, share: float) -> dict[str, Any]:
     rng, twin = np.random.default_rng(7), Twin()
     rows: list[tuple[int, float, list[Any], list[Any]]] = []
     """Of each shape: the instant, what came, both quantiles, both decisions."""
-    spent = np.zeros(2)
+    cpu_s = np.zeros(2)
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
         known.follow_world(main, point)
         groups = draw_links(point, rng)
@@ -111,16 +113,16 @@ def measure_ls6(every_h: int, share: float) -> dict[str, Any]:
             [twin.forecast_from_simulator(main, link, known.history, seed=point) for link in group]
             for group in groups
         ]
-        spent += (between - begun, time.process_time() - between)
+        cpu_s += (between - begun, time.process_time() - between)
         for group, answer, each in zip(groups, together, alone, strict=True):
             real = main.fork()
             start = real.run_until_started(real.inject(group[0].build_successor(point)))
             assert start is not None  # noqa: S101 - the trace ends much later
             left_s = np.array([link.predecessor_end - point for link in group])
-            single = np.array([one.compute_quantiles() for one in each])
+            single = np.array([forecast.compute_quantiles() for forecast in each])
             odds = [compute_late_probability(q, left_s) for q in (answer, single)]
             rows.append((point, float(start - point), [answer, single[0]], odds))
-    return _report_ls6(rows, spent)
+    return _report_ls6(rows, cpu_s)
 
 
 def _report_ls6(
@@ -257,7 +259,7 @@ def _build_job(nodes: int, limit_s: int, run_s: int, user: int) -> SimJob:
 
 
 def measure_site(rounds: int, samples: int) -> dict[str, Any]:
-    site, told = Site(), list[dict[str, float]]()
+    site, rows = Site(), list[dict[str, float]]()
     simulator = site.simulator
     known = {(link.user, link.predecessor_start) for group in site.groups for link in group}
     for k in range(rounds + 1):
@@ -266,25 +268,25 @@ def measure_site(rounds: int, samples: int) -> dict[str, Any]:
         begun = time.process_time()
         futures = Futures(twin, simulator, site.history, known, seed=simulator.now)
         packs = group_probes(probes, simulator.params)
-        answers = [one for p in packs for one in futures.simulate_waits([probes[i] for i in p])]
-        spent = time.process_time() - begun
-        told.append(
+        answers = [row for p in packs for row in futures.simulate_waits([probes[i] for i in p])]
+        cpu_s = time.process_time() - begun
+        rows.append(
             {
                 "hand_overs": sum(len(probe.stakes) for probe in probes),
                 "groups": len(probes),
                 "asked_apart": len(packs),
-                "futures": float(np.mean([len(one.wait_s) for one in answers])),
-                "median_wait_h": float(np.median(np.concatenate([one.wait_s for one in answers])))
+                "futures": float(np.mean([len(row.wait_s) for row in answers])),
+                "median_wait_h": float(np.median(np.concatenate([row.wait_s for row in answers])))
                 / _HOUR_S,
-                "cpu_s": spent,
-                "share_of_a_core": spent / ANEW_S,
+                "cpu_s": cpu_s,
+                "share_of_a_core": cpu_s / ANEW_S,
             }
         )
-        print(json.dumps(told[-1]), file=sys.stderr, flush=True)
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         if k:
             simulator.advance(simulator.now + ANEW_S)
-    share = float(np.mean([one["share_of_a_core"] for one in told[1:]]))
-    return {"rounds": told[1:], "share_of_a_core": share}
+    share = float(np.mean([row["share_of_a_core"] for row in rows[1:]]))
+    return {"rounds": rows[1:], "share_of_a_core": share}
 
 
 def main() -> None:
@@ -297,12 +299,12 @@ def main() -> None:
     words = parser.parse_args()
     if words.part == "ls6" and not SHARED.is_dir():
         sys.exit(f"twin_groups: the traces are not there: {SHARED}")
-    told = (
+    result = (
         measure_ls6(words.every_h, words.share)
         if words.part == "ls6"
         else measure_site(words.rounds, words.samples)
     )
-    print(json.dumps(told, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

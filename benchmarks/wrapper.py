@@ -48,10 +48,13 @@ def _show_all(testbed: Testbed, calls: int) -> None:
 
 def measure(side: Side, calls: int) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
     """(way, state of the service, what the wrapper took more: seconds, seconds of computing)."""
-    for way, made in (("no chain", PLAIN), ("chain", CHAIN)):
+    for way, invocation in (("no chain", PLAIN), ("chain", CHAIN)):
         for state in STATES:
             turns = min(calls, WAITS) if (way, state) == ("chain", "slow") else calls
-            pair = [side.call(PLAIN, wrapped=False), side.call(made, wrapped=True, state=state)]
+            pair = [
+                side.call(PLAIN, wrapped=False),
+                side.call(invocation, wrapped=True, state=state),
+            ]
             answers = side.run(pair * (turns + 1))[2:]  # the first two warm up
             more = [
                 (mine.seconds - real.seconds, mine.cpu_s - real.cpu_s)

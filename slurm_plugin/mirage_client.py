@@ -11,21 +11,21 @@ PATH = "/api/v1/chains"
 
 
 class ServiceRefused(Unreachable):
-    """The service refuses the request, and would refuse it again."""
+    """The service refuses the request, and would refuse the same request again."""
 
 
 class Misread(ServiceRefused):
-    """The service takes none of the request for valid (422)."""
+    """The service cannot read the request (422): it may be older than this plugin."""
 
 
-REFUSALS = frozenset([400, 403, 409, 422])  # all other answers may change
+REFUSALS = frozenset([400, 403, 409, 422])  # a later try may have another answer to other codes
 
 
 def send_request(method, path, body, environ, more=(), acts_on_it=False):
-    """Send a request; the answer, of one of success its head at least, of a GET all.
+    """Send a request. Return the answer in bytes: for a GET all of it, else at least its head.
 
-    `acts_on_it`: only to somebody of whom the system says that it is the service. Raises
-    Unreachable, OSError.
+    `more`: further header lines. `acts_on_it`: send only to a peer that is known to be the service,
+    because the caller acts on the answer. Raises Unreachable (ServiceRefused, Misread), OSError.
     """
     peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
     if acts_on_it and not peer.is_known:
@@ -36,12 +36,12 @@ def send_request(method, path, body, environ, more=(), acts_on_it=False):
 
 
 def post_chain(chain_id, body, environ):
-    """Register a chain; the same registration again changes nothing. Raises what send_request raises."""
+    """Register a chain. The same registration again changes nothing. Raises what send_request raises."""
     send_request("POST", PATH, body, environ, ["Idempotency-Key: %s" % (chain_id,)])
 
 
 def fetch_answer(path, environ):
-    """GET: the answer's code, its body, and whether the system says that it is the service's.
+    """GET a path. Return the answer's code, its body, and whether the peer is known to be the service.
 
     Raises Unreachable, OSError.
     """
@@ -61,12 +61,15 @@ def _query_peer(peer, method, path, body, environ, more):
     return _read_answer(peer.stream, method == "GET")
 
 
-def _read_answer(stream, whole):
-    """The answer's head, and where it is no welcome one its words too; or all of it."""
-    answer, until = b"", time.monotonic() + LIMIT_S
-    while len(answer) < 65536 and (whole or not (b"\r\n\r\n" in answer and answer[8:10] == b" 2")):
-        # In all, not for each part: an answer that comes in drops is late too.
-        stream.settimeout(max(0.001, until - time.monotonic()))
+def _read_answer(stream, reads_all):
+    """Read the answer: up to the end of the head for a success, all of it for an error or if
+    `reads_all`."""
+    answer, deadline = b"", time.monotonic() + LIMIT_S
+    while len(answer) < 65536 and (
+        reads_all or not (b"\r\n\r\n" in answer and answer[8:10] == b" 2")
+    ):
+        # The limit is for the whole answer, not for each part: a trickle is late too.
+        stream.settimeout(max(0.001, deadline - time.monotonic()))
         part = stream.recv(4096)
         if not part:
             break
@@ -103,30 +106,30 @@ def _make_credential(method, path, body, environ):
     """Make the munge command's credential for this request to this cluster's service."""
     payload = mirage_service.format_payload(method, path, hash_sha256(body), environ)
     munge = _find_command("munge", environ)
-    ours, out = os.pipe()
-    source, feed = os.pipe()
+    munge_output, munge_stdout = os.pipe()
+    munge_stdin, payload_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.dup2(source, 0)
-            os.dup2(out, 1)
+            os.dup2(munge_stdin, 0)
+            os.dup2(munge_stdout, 1)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             os.execve(munge, ["munge"], environ)  # noqa: S606 - an argument vector
         finally:
             os._exit(127)
-    for fd in (source, out):
+    for fd in (munge_stdin, munge_stdout):
         os.close(fd)
-    os.write(feed, payload.encode("utf-8", "replace"))
-    os.close(feed)
-    made = read_to_end(ours).strip()
-    if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
+    os.write(payload_end, payload.encode("utf-8", "replace"))
+    os.close(payload_end)
+    credential = read_to_end(munge_output).strip()
+    if os.waitpid(child, 0)[1] != 0 or not credential.startswith(b"MUNGE:"):
         raise Unreachable("the command munge gave no credential: is munged running?")
-    return made.decode("ascii")
+    return credential.decode("ascii")
 
 
 def hash_sha256(body):
-    """The hash by a built-in module where there is one: loading OpenSSL costs 5 ms."""
-    for name in ("_sha256", "_sha2", "hashlib"):  # of Python up to 3.11, from 3.12, and any other
+    """Return the SHA-256 in hex, by a built-in module if there is one: loading OpenSSL costs 5 ms."""
+    for name in ("_sha256", "_sha2", "hashlib"):  # Python up to 3.11, from 3.12, any other
         try:
             return __import__(name).sha256(body).hexdigest()
         except ImportError:

@@ -5,7 +5,8 @@ MAX_SECONDS = 3650 * 86400  # what the service accepts
 
 
 def parse_duration(text):
-    """Seconds of M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; None of any other text, and of ten years."""
+    """Return the seconds of M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; None for any other text, and for
+    more than ten years."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":") if not dash else [days] + rest.split(":")
     fields = [int(part) for part in parts if 0 < len(part) < 9 and DIGITS.issuperset(part)]
@@ -15,5 +16,5 @@ def parse_duration(text):
         units = (86400, 3600, 60, 1)
     else:
         units = (3600, 60, 1) if len(fields) == 3 else (60, 1)
-    found = sum(unit * field for unit, field in zip(units, fields))
-    return found if found <= MAX_SECONDS else None
+    seconds = sum(unit * field for unit, field in zip(units, fields))
+    return seconds if seconds <= MAX_SECONDS else None

@@ -7,34 +7,38 @@ chooses a quantile of the waits of similar jobs. Where the next link may give it
 
 import math
 
-LAST = 20  # so many of like jobs: the latest tell most of the next wait
+LAST = 20  # of similar jobs only the latest count: they tell most about the next wait
 LAST_SWITCHING = 200  # at a switch chain's low price the longest waits decide
-ENOUGH = 20  # so few are no sample: the next wider one is taken
-ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
-ENOUGH_TENTHS = 10  # fewer waits have no tenth: one that waited for days in a hold would be the p10
-PRICE = 0.5  # of an hour of overlap, where nobody says another
+ENOUGH = 20  # with fewer jobs the next wider sample is taken
+ENOUGH_OWN = 1  # the chain's own hand-overs are few and alike, so one is enough
+ENOUGH_TENTHS = 10  # fewer waits have no p10: a single wait of days in a hold would be it
+PRICE = 0.5  # of an hour of overlap in hours of interruption, unless the user states another
 LARGEST_PRICE = 100.0  # mirage_wrapper/settings.py
 PRICE_LETTERS = frozenset("0123456789.e-")
 LEAST_PRICE, MOST_PRICE = 0.01, 0.1  # of a chain whose links switch
-START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
-MOST_START_UP_S = 4 * 3600  # longer: the predecessor did not answer (overlap_price.py)
-OVERLAP_S = 4 * 3600  # the largest overlap by default, and at most this share of the time limit:
-OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
+START_UP_S = 600  # of a link, until the chain's own hand-overs have measured it
+MOST_START_UP_S = 4 * 3600  # a longer time is no start-up: the predecessor did not answer
+# The default bound of the overlap: OVERLAP_S, but at most the time limit / OVERLAP_SHARE. The carrier
+# (carrier_overlap.sh) and the service (mirage/domain/chain.py) have the same rule.
+OVERLAP_S = 4 * 3600
+OVERLAP_SHARE = 4
 ASKING = ("switch", "serve")  # styles in which a link asks the one before it to end
-FLOOR_SHARE = 10  # a link is not asked to end before it has worked for this part of its time limit,
-MIN_RUNTIME_S = 600  # and for --mirage-min-runtime
-FLOOR_S = 300  # no wait of a link that gave its nodes back is expected to be shorter
+# The floor: a link is not asked to end before it has worked for time limit / FLOOR_SHARE, nor before
+# --mirage-min-runtime.
+FLOOR_SHARE = 10
+MIN_RUNTIME_S = 600
+FLOOR_S = 300  # after giving nodes back no shorter wait is expected
 BACK_S = 360  # what giving back costs, in seconds of the link's nodes
 MOST_RETURNS = 9  # mirage_wrapper/settings.py
 MARGIN_S = 60  # Slurm counts whole minutes
-SERVICE = "the service"  # whose lead it is, where it is not this link's own
-NOBODY_WAITS = "no job waits for nodes of the partition"  # so no release is early
-WHOLE = 1 << 36  # larger is no number of ours
+SERVICE = "the service"  # as Choice.cut_by: the lead is the service's
+NOBODY_WAITS = "no job waits for nodes of the partition"  # as Choice.cut_by: no release is early
+WHOLE = 1 << 36  # stands for an unlimited time limit
 NEVER_RAN = frozenset(["CANCELLED", "PENDING"])
 
 
 class Forecast(object):
-    """A forecast of such a job's wait: the sample, oldest first, and the likeness in it."""
+    """A forecast of a job's wait: a sample of waits in seconds, oldest first, and what sample it is."""
 
     __slots__ = ("basis", "waits")
 
@@ -43,28 +47,31 @@ class Forecast(object):
         self.basis = basis  # in words
 
     def find_quantile(self, fractile):
-        """The least wait at or above the fractile: nothing is interpolated."""
+        """Return the least wait at or above the fractile. Nothing is interpolated."""
         ordered = sorted(self.waits)
         return ordered[max(0, min(len(ordered), math.ceil(fractile * len(ordered))) - 1)]
 
-    def compute_missed(self, lead_s):
-        """The interruption to be expected at this lead."""
+    def compute_interruption(self, lead_s):
+        """Return the expected interruption in seconds at this lead."""
         return sum(max(0, wait - lead_s) for wait in self.waits) / float(len(self.waits))
 
 
 class Choice(object):
-    """A lead in seconds, the price that it was chosen at, and what it was cut by; in words."""
+    """A lead in seconds, the price that it was chosen at, and in words what has bounded it.
 
-    __slots__ = ("cut", "lead_s", "price")
+    `price` is None for a lead by hand or by the service, `cut_by` for a lead that nothing bounds.
+    """
 
-    def __init__(self, lead_s, price, cut):
+    __slots__ = ("cut_by", "lead_s", "price")
+
+    def __init__(self, lead_s, price, cut_by):
         self.lead_s = lead_s
         self.price = price
-        self.cut = cut
+        self.cut_by = cut_by
 
 
-class Wanted(object):
-    """The wishes of the user and of the admin for a chain; None if nothing was said."""
+class Wishes(object):
+    """The user's settings of a chain and the admin's bound; None stands for an unset one."""
 
     __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "returns", "style")
 
@@ -79,17 +86,19 @@ class Wanted(object):
         self.max_lead_s = max_lead_s
 
 
-def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
-    """The Choice for a link with this time limit; `forecast` of None: nothing is known.
+def choose_lead(forecast, limit_s, start_up_s, wishes, longest_s=None):
+    """Return the Choice for a link with this time limit in seconds.
 
-    `longest_s`: the lead at which the link has worked for its floor; None: no bound.
+    `forecast`: None: nothing is known, so the lead is 0 unless the user states one. `start_up_s`:
+    from a job's start to its first work. `longest_s`: the lead at which the link has worked for its
+    floor; None: no bound.
     """
     lead_s, price = 0, None
-    gives_back = bool(wanted.returns) and wanted.style == "sequential"
-    if wanted.lead_s is not None:
-        lead_s = wanted.lead_s
+    gives_back = bool(wishes.returns) and wishes.style == "sequential"
+    if wishes.lead_s is not None:
+        lead_s = wishes.lead_s
     elif forecast is not None:
-        price = _choose_price(forecast, limit_s, start_up_s, wanted)
+        price = _choose_price(forecast, limit_s, start_up_s, wishes)
         if gives_back:
             lead_s = choose_first_lead(forecast.waits, price)
         else:
@@ -98,11 +107,11 @@ def choose_lead(forecast, limit_s, start_up_s, wanted, longest_s=None):
     # The wait to count on: mirage/policies/rules/overlap_bound.py says why.
     counted_s = forecast.find_quantile(0.5 if gives_back else 0.1) if is_known else 0
     bounds = [(limit_s, "the time limit")]
-    bound_s = compute_max_overlap(limit_s, wanted)
+    bound_s = compute_max_overlap(limit_s, wishes)
     if bound_s is not None:
         bounds.append((bound_s + counted_s if bound_s else 0, "max-overlap"))
-    if wanted.max_lead_s is not None:
-        bounds.append((wanted.max_lead_s, "max_lead of client.conf"))
+    if wishes.max_lead_s is not None:
+        bounds.append((wishes.max_lead_s, "max_lead of client.conf"))
     if longest_s is not None:
         bounds.append((longest_s, "min-runtime"))
     most_s, by = min(bounds)
@@ -118,34 +127,43 @@ def bound_returns(asked, bounds):
 
 
 def compute_floor(min_runtime_s, limit_s):
-    """Return the seconds of work before which no link is asked to end: the service's rule is
-    compute_work_floor_s of mirage/policies/rules/overlap_bound.py."""
+    """Return the seconds of work before which no link is asked to end. The service has the same rule:
+    compute_work_floor_s in mirage/policies/rules/overlap_bound.py."""
     return max(min_runtime_s, -(-limit_s // FLOOR_SHARE))
 
 
-def compute_max_overlap(limit_s, wanted):
-    """Return how long before its predecessor's end a link may start; None: as early as it likes."""
-    if wanted.max_overlap_s is not None:
-        return wanted.max_overlap_s
-    if wanted.style == "switch":  # the predecessor ends as soon as the other is ready
+def compute_max_overlap(limit_s, wishes):
+    """Return how many seconds before its predecessor's end a link may start; None: no bound.
+
+    tests/data/overlap-bound-cases.json has the cases of this rule, of the carrier's
+    (mirage_bound_overlap) and of the service's (get_allowed_overlap_s in mirage/domain/chain.py).
+    """
+    if wishes.max_overlap_s is not None:
+        return wishes.max_overlap_s
+    if wishes.style == "switch":  # the predecessor ends as soon as its successor is ready
         return None
     return min(OVERLAP_S, limit_s // OVERLAP_SHARE)
 
 
 def compute_fractile(price):
-    """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
+    """Return the level of the quantile of waits that is the cheapest lead at this price: the
+    newsvendor's rule. tests/data/quantile-lead-cases.json has the cases of this rule and of the
+    service's (mirage/policies/rules/lead_rules.py)."""
     return 1.0 / (1.0 + price)
 
 
-def _choose_price(forecast, limit_s, start_up_s, wanted):
-    if wanted.price is not None:
-        return wanted.price
-    if wanted.style != "switch":
+def _choose_price(forecast, limit_s, start_up_s, wishes):
+    if wishes.price is not None:
+        return wishes.price
+    if wishes.style != "switch":
         return PRICE
-    # Nothing runs twice: a lead too long makes more links, each with its start and its interruption.
-    first = _clamp_price(start_up_s / float(limit_s))
-    missed_s = forecast.compute_missed(forecast.find_quantile(compute_fractile(first)))
-    return _clamp_price((start_up_s + missed_s) / limit_s)
+    # Nothing runs twice, so too long a lead costs no overlap. But it makes more links, each with a
+    # start-up and an interruption: their share of the time limit is the price.
+    first_price = _clamp_price(start_up_s / float(limit_s))
+    interruption_s = forecast.compute_interruption(
+        forecast.find_quantile(compute_fractile(first_price))
+    )
+    return _clamp_price((start_up_s + interruption_s) / limit_s)
 
 
 def _clamp_price(price):
@@ -153,27 +171,27 @@ def _clamp_price(price):
 
 
 def describe_plan(link, choice, forecast, minutes, own):
-    """A sentence for people."""
-    known = describe_sample(link.waits_read)
-    if choice.cut == SERVICE:
-        known = "by the service's lead"
+    """Return a sentence for people: when the next link is released, and why. `own`: this link's Row."""
+    basis = describe_sample(link.waits_count)
+    if choice.cut_by == SERVICE:
+        basis = "by the service's lead"
     elif forecast is not None:
         p10, p50, p90 = [forecast.find_quantile(level) // 60 for level in (0.1, 0.5, 0.9)]
-        known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
+        basis = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
     if choice.price is not None:
-        known += ", price %.2g" % (choice.price,)
-    elif link.wanted.lead_s is not None and choice.cut != SERVICE:
-        known += ", --mirage-lead"
-    if choice.cut == NOBODY_WAITS:
-        known += ", but %s now" % (NOBODY_WAITS,)
-    elif choice.cut is not None and choice.cut != SERVICE:
-        known += ", cut to what %s allows" % (choice.cut,)
+        basis += ", price %.2g" % (choice.price,)
+    elif link.wishes.lead_s is not None and choice.cut_by != SERVICE:
+        basis += ", --mirage-lead"
+    if choice.cut_by == NOBODY_WAITS:
+        basis += ", but %s now" % (NOBODY_WAITS,)
+    elif choice.cut_by is not None and choice.cut_by != SERVICE:
+        basis += ", cut to what %s allows" % (choice.cut_by,)
     if minutes is None:
         return "link %d becomes eligible at the end of job %d: %s" % (
-            link.index + 1, link.job, known)  # fmt: skip
+            link.index + 1, link.job, basis)  # fmt: skip
     return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
         link.index + 1, link.successor, minutes, link.job,
-        (own.end - own.start) // 60 - minutes, known)  # fmt: skip
+        (own.end - own.start) // 60 - minutes, basis)  # fmt: skip
 
 
 def describe_sample(count):
@@ -184,22 +202,23 @@ def describe_sample(count):
         count, "" if count == 1 else "s", "is" if count == 1 else "are", ENOUGH)  # fmt: skip
 
 
-# --- returns: mirage/policies/rules/return_rule.py and tests/data/give-back-cases.json have the same -----
+# --- returns. mirage/policies/rules/return_rule.py has the same rules, and -------------------------------
+# --- tests/data/give-back-cases.json the cases of both ---------------------------------------------------
 
 
 def choose_return_lead(left_s, waited_s, price, back_s=BACK_S):
     """Return how many seconds before its predecessor's end an early link is to be released again;
     None: it keeps its nodes.
 
-    `left_s`: until that end. `waited_s`: from this job's release to its start. The next wait is
-    about as long, within a factor of two.
+    `left_s`: until that end. `waited_s`: from this job's release to its start; the next wait is
+    expected to be as long, within a factor of two. `back_s`: what giving back costs.
     """
-    again = _plan_return(left_s, waited_s, price, back_s)
-    return again[1] if again is not None and again[0] < price * left_s else None
+    plan = _plan_return(left_s, waited_s, price, back_s)
+    return plan[1] if plan is not None and plan[0] < price * left_s else None
 
 
 def look_up_return_lead(points, left_s, price, back_s=BACK_S):
-    """The same by what a new release is expected to cost.
+    """Return the same as choose_return_lead, by the expected costs of a new release.
 
     `points`: (seconds left as the nodes are given back, the cost of the best new release from then
     on, its lead), ascending.
@@ -221,8 +240,8 @@ def look_up_return_lead(points, left_s, price, back_s=BACK_S):
 
 
 def choose_first_lead(waits_s, price):
-    """Return the cheapest of these waits of similar jobs as a lead, where a link that starts early
-    may give its nodes back; of equals the shortest."""
+    """Return the cheapest lead among these waits of similar jobs, for a link that may give its nodes
+    back if it starts early. Of equally cheap leads the shortest is taken."""
     costs = [
         (sum(_compute_cost(lead_s, wait_s, price) for wait_s in waits_s), lead_s)
         for lead_s in set(waits_s)
@@ -231,12 +250,17 @@ def choose_first_lead(waits_s, price):
 
 
 def _plan_return(left_s, waited_s, price, back_s):
-    """(what giving back is expected to cost, in seconds of interruption, the next lead), or None."""
+    """Return (the expected cost of giving back, in seconds of interruption, the next lead); None if
+    no lead fits."""
     if waited_s < 0 or back_s < 0 or not 0 < price < float("inf"):
         return None
     waits = [max(FLOOR_S, wait_s) for wait_s in (waited_s // 2, waited_s, 2 * waited_s)]
     costs = [
-        (sum(max(0, w - lead_s) + price * max(0, lead_s - w) for w in waits) / len(waits), lead_s)
+        (
+            sum(max(0, wait_s - lead_s) + price * max(0, lead_s - wait_s) for wait_s in waits)
+            / len(waits),
+            lead_s,
+        )
         for lead_s in waits
         if lead_s <= left_s - back_s - MARGIN_S
     ]
@@ -244,36 +268,36 @@ def _plan_return(left_s, waited_s, price, back_s):
 
 
 def _compute_cost(lead_s, wait_s, price):
-    """What a lead costs if the wait is this long, in seconds of interruption."""
+    """Return what a lead costs if the wait is this long, in seconds of interruption."""
     if wait_s >= lead_s:
         return wait_s - lead_s
     left_s = lead_s - wait_s
-    again = _plan_return(left_s, wait_s, price, BACK_S)
-    return price * left_s if again is None else min(price * left_s, again[0])
+    plan = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if plan is None else min(price * left_s, plan[0])
 
 
 # --- the sample ------------------------------------------------------------------------------------
 
 
 def forecast_like_jobs(rows, nodes, limit_s, price, last=LAST):
-    """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none.
+    """Return a Forecast from rows (nodes, time limit, wait), oldest first; None if there are too few.
 
-    `price` says where a change of the waits is looked for; LAST jobs are too few to cut.
+    `price` gives the quantile at which a change of the waits is looked for (cut_before_change).
     """
     same = [row for row in rows if _is_near(row[0], nodes)]
-    for alike, what in (
+    for similar, basis in (
         ([row for row in same if _is_near(row[1], limit_s)], "of similar nodes and time limit"),
         (same, "of similar nodes"),
         (rows, "of the partition"),
     ):
-        if len(alike) >= ENOUGH:
-            waits = cut_before_change([row[2] for row in alike[-last:]], compute_fractile(price))
-            return Forecast(waits, "%d jobs %s" % (len(waits), what))
+        if len(similar) >= ENOUGH:
+            waits = cut_before_change([row[2] for row in similar[-last:]], compute_fractile(price))
+            return Forecast(waits, "%d jobs %s" % (len(waits), basis))
     return None
 
 
 def forecast_handovers(waits):
-    """A Forecast of what this chain's own links waited; None of too few."""
+    """Return a Forecast from the waits of this chain's own links; None if there are too few."""
     if len(waits) < ENOUGH_OWN:
         return None
     return Forecast(waits, "%d of the chain's own links" % (len(waits),))
@@ -284,7 +308,8 @@ def _is_near(one, other):
 
 
 def cut_before_change(waits, level, keep=20, significance=0.05):
-    """The waits after the last change point, as mirage/policies/rules/lead_rules.py has it (QBETS)."""
+    """Return the waits after the last change point, at least `keep` of them (QBETS). It is
+    drop_before_change in mirage/policies/rules/lead_rules.py, which explains the rule."""
     limit = Forecast(waits, "").find_quantile(level)
     above = [wait > limit for wait in waits]
     if len(waits) <= keep or all(above) or not above[-1]:
@@ -312,15 +337,15 @@ COLUMNS = "Submit,Eligible,Start,NNodes,TimelimitRaw,ElapsedRaw,State"
 
 
 def parse_row(line):
-    """(start, nodes, time limit, wait) of a line of sacct with times in seconds; None of a job that
-    never started, or whose line does not read."""
-    words = line.split("|")
-    if len(words) != 7:
+    """Return (start, nodes, time limit, wait) from a line of sacct, times in seconds; None for a job
+    that never started, or a line that does not read."""
+    cells = line.split("|")
+    if len(cells) != 7:
         return None
-    submit, eligible, start, nodes, minutes, ran = [parse_whole(word) for word in words[:6]]
+    submit, eligible, start, nodes, minutes, ran = [parse_whole(word) for word in cells[:6]]
     if None in (submit, eligible, start, nodes, ran) or not nodes:
         return None
-    if ran == 0 and words[6].split(" ")[0] in NEVER_RAN:
+    if ran == 0 and cells[6].split(" ")[0] in NEVER_RAN:
         return None
     limit_s = WHOLE if minutes is None else 60 * minutes  # UNLIMITED, Partition_Limit
     since = max(submit, eligible)
@@ -328,31 +353,32 @@ def parse_row(line):
 
 
 def parse_whole(text):
-    """A whole number that is not absurd; else None."""
+    """Return a whole number of at most 11 digits; None for any other text."""
     if not (text and len(text) <= 11 and set(text) <= set("0123456789")):
         return None
     return int(text)
 
 
-# --- numbers that the carrier gives -----------------------------------------------------------------
+# --- settings in the carrier's words ----------------------------------------------------------------
 
 
-def parse_given(told, name, damage):
-    """A whole number, or None where nothing is said.
+def parse_setting(words, name, damage):
+    """Return the whole number of a setting; None if it is unset.
 
-    What is no number is named in `damage`: if it counted as nothing said, another number would
-    silently stand in its place.
+    A text that is no number is added to `damage`, a list of sentences. It must not count as unset:
+    a default would silently take its place.
     """
-    text = told.get(name) or ""
+    text = words.get(name) or ""
     number = parse_whole(text)
     if text and str(number) != text:
         damage.append("%s=%s is not a number" % (name, ascii(text[:40])))
     return number
 
 
-def parse_price(told, damage):
-    """The price as the wrapper takes it, or None; of `damage` see parse_given."""
-    text = told.get("price") or ""
+def parse_price(words, damage):
+    """Return the price if the wrapper would take it; None if it is unset. See parse_setting for
+    `damage`."""
+    text = words.get("price") or ""
     try:
         price = float(text) if set(text) <= PRICE_LETTERS else -1.0
     except ValueError:

@@ -8,7 +8,7 @@
         if handover.should_release():   # almost free: it reads the files once a second
             with handover.checkpoint("model.pt") as name:
                 torch.save(state, name)
-            if handover.release():      # False: no link took the lease; it is ours again
+            if handover.release():      # False: no link took the lease; this link has it again
                 sys.exit()
     handover.done()
 
@@ -32,14 +32,14 @@ BEAT_S = 5.0
 
 
 class Handover(object):
-    """This run's part in its chain. One process of a job makes it: with several ranks, rank 0.
+    """This run's part in the hand-over. One process of a job makes it: with several ranks, rank 0.
 
     style       switch: ask the predecessor to release the lease. wait: wait for its end. serve:
                 like switch, for a server that calls begin() once it is healthy. Default:
                 MIRAGE_STYLE, else wait.
     patience_s  a request without an answer is withdrawn after this time ...
     on_timeout  ... then `wait` waits for the predecessor's end; with `exit`, begin() returns False.
-    takeover_s  how long a released lease waits for the link that asked; then we take it back.
+    takeover_s  how long a released lease waits for the link that asked; then this run takes it back.
     stale_s     if the holder's heartbeat stands still for this long, this run asks Slurm.
     save_s      this long before the job's time limit should_release() turns True by itself; at most
                 a tenth of the time left at begin().
@@ -84,11 +84,13 @@ class Handover(object):
         if self._leases is None:
             return True
         mirage_lease.suggest_style(self._chain, self._leases, self.me, self._named)
-        asker = Asker(self._leases, self.me.link, self._patience_s if self.style != "wait" else 0)
+        requester = Asker(
+            self._leases, self.me.link, self._patience_s if self.style != "wait" else 0
+        )
         try:
-            verdict = self._await_turn(asker)
+            verdict = self._await_turn(requester)
         finally:
-            asker.withdraw()
+            requester.withdraw()
         if verdict is not None:
             self._record_verdict(*verdict)
             return False
@@ -98,8 +100,8 @@ class Handover(object):
             mirage_lease.write_file(self._leases.get_path("address"), address + "\n")
         return True
 
-    def _await_turn(self, asker):
-        """None when the lease is ours, else (verdict, sentence)."""
+    def _await_turn(self, requester):
+        """Wait for the lease. Return None once this run has it, else (verdict, sentence)."""
         while True:
             lease = self._leases.read_newest()
             if self._is_ours(lease):
@@ -110,7 +112,7 @@ class Handover(object):
             if self._is_open(lease):
                 if self._take_after(lease):
                     return None
-            elif self._watch.is_young() or asker.ask():
+            elif self._watch.is_young() or requester.ask():
                 time.sleep(self._poll_s)
             elif self._on_timeout == "exit":
                 return "timed-out", "link %d did not release the lease" % (lease.holder.link,)
@@ -118,7 +120,7 @@ class Handover(object):
                 self._record_verdict("waits", "for the end of link %d" % (lease.holder.link,))
 
     def _is_open(self, lease):
-        """May the next lease be made: was this one let go, or is its holder gone?"""
+        """Return whether the next lease may be made: the newest is free, or its holder is gone."""
         if lease is None or lease.free:
             return True
         if self._watch is None or self._watch.lease.number != lease.number:
@@ -126,7 +128,7 @@ class Handover(object):
             self._watch = mirage_watch.Watch(self._leases, lease, self._stale_s)
         if not self._watch.is_gone():
             return False
-        if self._watch.is_cancelled():  # the next look finds it, as each guard does
+        if self._watch.is_cancelled():  # whoever cancels a link means the chain
             why = "link %d was cancelled\n" % (lease.holder.link,)
             mirage_lease.write_file(os.path.join(self._chain, "stop"), why)
             return False
@@ -140,7 +142,7 @@ class Handover(object):
         return True
 
     def adopt(self):
-        """Go on with the lease that this job holds; False where it holds none."""
+        """Go on with the lease that this job holds. Return False if it holds none."""
         if self._leases is None:
             return True
         if not self._is_ours(self._leases.read_newest()):
@@ -152,7 +154,7 @@ class Handover(object):
         if lease is None or lease.free or lease.holder != self.me:
             return False
         self._number = lease.number
-        self._leases.settle(lease.number)  # who took it may have been killed before it had
+        self._leases.settle(lease.number)  # this job may have been killed before it had settled
         return True
 
     def _find_refusal(self, lease):
@@ -201,9 +203,9 @@ class Handover(object):
             self._write_beat(now)
             self._note_requests()
             self._keep_address()
-            self.check()  # last: whoever was stopped in here does no further step
+            self.check()  # last: a process that was stopped meanwhile must do no further step
         except OSError:
-            pass  # a file server that stutters stops no training; before a write `check` is strict
+            pass  # a slow file server must not stop training; before a write `check` is strict
         if self._asked is None and self._save_at is not None and now >= self._save_at:
             self._asked = "the time limit is near"
         return self._asked is not None
@@ -224,8 +226,8 @@ class Handover(object):
     def checkpoint(self, path):
         """Give a name to write a file or folder at; it becomes `path` whole, or not at all.
 
-        A folder needs a new name each time. Raises LeaseLost, and leaves `path` alone, where
-        another run has the lease by then; any error in the block leaves `path` alone too.
+        A folder needs a new name each time. Raises LeaseLost, and leaves `path` alone, if another
+        run has the lease by then. Any error in the block leaves `path` alone too.
         """
         path = os.path.realpath(os.fspath(path))
         if os.path.isdir(path):
@@ -319,46 +321,48 @@ class Handover(object):
         return (mirage_lease.read_file(self._leases.get_path("address")) or "").rstrip("\n")
 
     def _keep_address(self):
-        """A predecessor that was stopped while it wrote its address may have come back since."""
+        """Restore the address: a predecessor that was stopped while it wrote its own may have come
+        back since, and overwritten it."""
         if self._address is not None and self._read_address() != self._address:
             self.check()
             mirage_lease.write_file(self._leases.get_path("address"), self._address + "\n")
 
     def _read_requests(self):
-        """Return the requests' texts by link; those of this and earlier links do not count."""
-        found = {}
+        """Return the requests' texts by link. Requests of this link and earlier ones do not count."""
+        requests = {}
         for name in os.listdir(self._leases.get_path("request")):
             if not name.startswith(".") and not (name.isdigit() and int(name) <= self.me.link):
-                found[name] = mirage_lease.read_file(self._leases.get_path("request", name))
-        return found
+                requests[name] = mirage_lease.read_file(self._leases.get_path("request", name))
+        return requests
 
     def _note_requests(self):
-        """A request counts once it changes: who wrote it is alive, and is not a dead one's."""
+        """Note a request once its text changes: then its writer is alive."""
         for name, text in self._read_requests().items():
             if text is not None and self._requests.setdefault(name, text) != text:
                 self._asker = "link " + name if name.isdigit() else name
                 self._asked = self._asker + " asks"
 
     def _find_asker(self):
+        """Look for the link that asks for the lease, for three polls at most."""
         until = time.monotonic() + 3 * self._poll_s
         while self._asker is None and self._read_requests() and time.monotonic() < until:
             self._note_requests()
             time.sleep(self._poll_s / 4)
 
     def _record_verdict(self, verdict, why):
-        """Verdicts stand in files: an exit code is lost among launchers (NVRx #397)."""
-        said = "%s: %s" % (verdict, why)
+        """Write the verdict into a file, since launchers lose exit codes (NVRx #397), and log it."""
+        sentence = "%s: %s" % (verdict, why)
         try:
             mirage_lease.write_file(
-                self._leases.get_path("verdict", self.me.link), "%s\n" % (said,)
+                self._leases.get_path("verdict", self.me.link), "%s\n" % (sentence,)
             )
         except OSError:
-            pass  # told for people; the lease itself is what counts
-        mirage_lease.log_line(self._chain, self.me, "hand-over " + said)
+            pass  # the file is for people; the lease is what counts
+        mirage_lease.log_line(self._chain, self.me, "hand-over " + sentence)
 
 
 class Asker(object):
-    """A request to let go, renewed while its writer lives and has patience."""
+    """A request for the lease, renewed while its writer lives and has patience."""
 
     def __init__(self, leases, name, patience_s):
         self._path = leases.get_path("request", name)
@@ -367,7 +371,7 @@ class Asker(object):
         self._count = 0
 
     def ask(self):
-        """False once, when patience ends: the request is withdrawn then."""
+        """Write or renew the request. Return False once: when patience ends, and with it the request."""
         now = time.monotonic()
         if self._patience_s <= 0:
             return True
@@ -378,11 +382,11 @@ class Asker(object):
             self._patience_s = 0
             return False
         self._count += 1
-        said = (os.uname().nodename, os.getpid(), self._count)
+        counter = (os.uname().nodename, os.getpid(), self._count)
         try:
-            mirage_lease.write_file(self._path, "%s %d %d\n" % said)
+            mirage_lease.write_file(self._path, "%s %d %d\n" % counter)
         except OSError:
-            pass  # a full disk, say: the lease may come free without being asked for
+            pass  # for example a full disk; the lease may become free without a request
         return True
 
     def withdraw(self):

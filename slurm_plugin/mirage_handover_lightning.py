@@ -8,7 +8,7 @@
         plugins=[mirage_handover_lightning.checkpoint_io(handover)],   # every checkpoint is fenced
     )
     trainer.fit(model, ckpt_path=mirage_handover_lightning.latest("model.ckpt"))
-    if handover.token:                   # still ours: the work is finished, not handed over
+    if handover.token:                   # the link still has the lease: the work is finished
         handover.done()
 
 With SLURMEnvironment give it `auto_requeue=False`: two mechanisms must not both save and requeue.
@@ -24,11 +24,11 @@ def callback(handover, path):
 
     class HandOver(_import_lightning().Callback):
         def on_train_batch_end(self, trainer, *_, **__):
-            asked = handover is not None and handover.should_release()
-            if trainer.strategy.reduce_boolean_decision(asked, all=False):
+            is_asked = handover is not None and handover.should_release()
+            if trainer.strategy.reduce_boolean_decision(is_asked, all=False):
                 trainer.save_checkpoint(path)
-                gone = handover is not None and handover.release()
-                if trainer.strategy.reduce_boolean_decision(gone, all=False):
+                is_released = handover is not None and handover.release()
+                if trainer.strategy.reduce_boolean_decision(is_released, all=False):
                     trainer.should_stop = True
 
     return HandOver()
@@ -51,7 +51,7 @@ def checkpoint_io(handover, inner=None):
 
 
 def latest(path):
-    """`path` where a link has saved there, else None: what Trainer.fit wants as ckpt_path."""
+    """Return `path` if a link has saved there, else None: as Trainer.fit expects ckpt_path."""
     return path if os.path.exists(path) else None
 
 

@@ -1,7 +1,7 @@
 """The hand-over in a plain PyTorch loop, on one process or under torch.distributed.
 
     loop = mirage_handover_torch.Loop("model.pt")
-    state = loop.begin()                 # what was saved, None in a first link; ends where it must
+    state = loop.begin()                 # the saved state, None in a first link; may end the process
     for step in range(first, last):
         train(step)
         loop.step(lambda: {"model": model.state_dict(), "step": step + 1})
@@ -33,7 +33,7 @@ class Loop(object):
             self.handover = handover or mirage_handover.Handover()
 
     def begin(self, map_location="cpu"):
-        """Return what was saved last, or None. Ends the process where it has no turn."""
+        """Return the state that was saved last, or None. Ends the process if this link may not run."""
         if not self._broadcast_answer(lambda: self.handover.begin()):
             sys.exit(0)
         if not os.path.exists(self._path):
@@ -41,7 +41,8 @@ class Loop(object):
         return self._torch.load(self._path, map_location=map_location)
 
     def step(self, state):
-        """Call after each step with a function that gives the state; saves, and ends when asked."""
+        """Call this after each step, with a function that returns the state. If the lease is asked
+        for, this saves the state and ends the process."""
         self._steps += 1
         if self._broadcast_answer(lambda: self.handover.should_release()):
             self.save(state())
@@ -51,7 +52,7 @@ class Loop(object):
             self.save(state())
 
     def save(self, state):
-        """Whole or not at all; raises LeaseLost where a later link has the lease."""
+        """Save the state, whole or not at all. Raises LeaseLost if a later link has the lease."""
 
         def write():
             with self.handover.checkpoint(self._path) as name:
@@ -64,7 +65,7 @@ class Loop(object):
         self._broadcast_answer(lambda: self.handover.done() or True)
 
     def _broadcast_answer(self, ask):
-        """Rank 0's answer, on every rank; its error ends them all."""
+        """Return rank 0's answer on every rank. An error of rank 0 is raised on every rank."""
         if not self._is_distributed():
             return ask()
         answer = [False]

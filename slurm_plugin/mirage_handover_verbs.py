@@ -31,9 +31,9 @@ $MIRAGE_DIR/handover/verdict/LINK.
 
 
 def main(words):
-    given = _build_parser().parse_args(words)
+    arguments = _build_parser().parse_args(words)
     try:
-        return given.run(given)
+        return arguments.run(arguments)
     except (mirage_handover.LeaseLost, mirage_handover.NotALink) as error:
         return _report(error, NOT_OURS)
     except (mirage_handover.HandoverError, OSError) as error:
@@ -42,61 +42,64 @@ def main(words):
         return 130
 
 
-def wait(given):
+def wait(arguments):
     """wait: wait until this link holds the lease; with --asked, until the successor asks for it."""
-    handover = _make_handover(given)
-    if given.asked:
+    handover = _make_handover(arguments)
+    if arguments.asked:
         return _wait_until_asked(handover)
-    return _begin_turn(handover, given, None)
+    return _begin_turn(handover, arguments, None)
 
 
-def ready(given):
+def ready(arguments):
     """ready: say that this server is healthy, take the lease, and publish the address."""
-    given.style = given.style or mirage_lease.read_style(os.environ) or "serve"
-    return _begin_turn(_make_handover(given), given, given.address)
+    arguments.style = arguments.style or mirage_lease.read_style(os.environ) or "serve"
+    return _begin_turn(_make_handover(arguments), arguments, arguments.address)
 
 
-def release(given):
+def release(arguments):
     """release: release the lease after saving; with --when-asked, wait for a request first."""
-    handover = _make_handover(given)
+    handover = _make_handover(arguments)
     while True:
-        if given.when_asked:
+        if arguments.when_asked:
             _wait_until_asked(handover)
         elif not handover.adopt():
             raise mirage_handover.LeaseLost("this job does not hold the lease")
-        if handover.release(given.drain):
+        if handover.release(arguments.drain):
             return DONE
-        if not given.when_asked:
+        if not arguments.when_asked:
             return _report("no link took the lease: this link holds it again", TIMED_OUT)
 
 
-def request(given):
+def request(arguments):
     """request: ask the holder of the lease to save and release it; works from anywhere."""
-    leases = mirage_lease.Leases(_find_chain(given))
-    first = leases.read_newest()
-    if first is None or first.free:
+    leases = mirage_lease.Leases(_find_chain(arguments))
+    first_lease = leases.read_newest()
+    if first_lease is None or first_lease.free:
         return _report("nobody holds the lease", NOT_OURS)
-    asker = mirage_handover.Asker(leases, "by-hand", given.patience)
+    requester = mirage_handover.Asker(leases, "by-hand", arguments.patience)
     try:
-        while asker.ask():
+        while requester.ask():
             lease = leases.read_newest()
-            if lease.free or lease.number != first.number:
+            if lease.free or lease.number != first_lease.number:
                 return DONE
             time.sleep(_get_poll_s())
     finally:
-        asker.withdraw()
-    return _report("link %d has not released the lease" % (first.holder.link,), TIMED_OUT)
+        requester.withdraw()
+    return _report("link %d has not released the lease" % (first_lease.holder.link,), TIMED_OUT)
 
 
-def status(given):
+def status(arguments):
     """status: show who holds the lease, who asks, the newest checkpoint, verdicts, address."""
-    leases = mirage_lease.Leases(_find_chain(given))
+    leases = mirage_lease.Leases(_find_chain(arguments))
     lease = leases.read_newest()
     if lease is None:
         print("lease\tnone yet")
     else:
-        what = "free, last held by" if lease.free else "held by"
-        print("lease\t%d %s link %d job %s run %d" % ((lease.number, what) + tuple(lease.holder)))
+        holder_text = "free, last held by" if lease.free else "held by"
+        print(
+            "lease\t%d %s link %d job %s run %d"
+            % ((lease.number, holder_text) + tuple(lease.holder))
+        )
         _print_line("checkpoint", leases.read_ready(lease.number))
     _print_line("address", mirage_lease.read_file(leases.get_path("address")))
     for folder, title in (("request", "asks"), ("verdict", "verdict")):
@@ -109,14 +112,16 @@ def status(given):
     return DONE
 
 
-def _begin_turn(handover, given, address):
+def _begin_turn(handover, arguments, address):
     if handover.begin(address):
         return DONE
-    said = (
-        mirage_lease.read_file(os.path.join(_find_chain(given), "handover", "verdict", _get_link()))
+    verdict = (
+        mirage_lease.read_file(
+            os.path.join(_find_chain(arguments), "handover", "verdict", _get_link())
+        )
         or ""
     )
-    return _report(said.strip(), TIMED_OUT if said.startswith("timed-out") else NOT_OURS)
+    return _report(verdict.strip(), TIMED_OUT if verdict.startswith("timed-out") else NOT_OURS)
 
 
 def _wait_until_asked(handover):
@@ -127,21 +132,21 @@ def _wait_until_asked(handover):
     return DONE
 
 
-def _make_handover(given):
-    chain = _find_chain(given)
+def _make_handover(arguments):
+    chain = _find_chain(arguments)
     return mirage_handover.Handover(
         chain,
-        style=given.style,
-        patience_s=given.patience,
-        on_timeout=given.on_timeout,
-        takeover_s=given.takeover,
-        stale_s=given.stale,
-        save_s=given.save,
+        style=arguments.style,
+        patience_s=arguments.patience,
+        on_timeout=arguments.on_timeout,
+        takeover_s=arguments.takeover,
+        stale_s=arguments.stale,
+        save_s=arguments.save,
     )
 
 
-def _find_chain(given):
-    chain = given.chain or os.environ.get("MIRAGE_DIR") or ""
+def _find_chain(arguments):
+    chain = arguments.chain or os.environ.get("MIRAGE_DIR") or ""
     if not chain:
         raise mirage_handover.HandoverError("name a chain: MIRAGE_DIR is not set here")
     if "/" not in chain:
@@ -160,12 +165,12 @@ def _get_poll_s():
 
 def _print_line(title, text):
     if text and text.strip():
-        shown = "".join(c if c.isprintable() else "?" for c in text.strip())
-        print("%s\t%s" % (title, shown))
+        printable = "".join(c if c.isprintable() else "?" for c in text.strip())
+        print("%s\t%s" % (title, printable))
 
 
-def _report(what, code):
-    sys.stderr.write("mirage-link handover: %s\n" % (what,))
+def _report(message, code):
+    sys.stderr.write("mirage-link handover: %s\n" % (message,))
     return code
 
 

@@ -10,7 +10,7 @@ import subprocess
 import mirage_forecast
 
 RUNS = "RUNNING"
-# Of squeue, in columns of a width: a user's text is in none of them.
+# Columns of squeue with their widths. None of them holds a user's text.
 COLUMNS = (
     ("JobID", 20),
     ("State", 20),
@@ -23,7 +23,7 @@ COLUMNS = (
 ENDED = frozenset(
     "COMPLETED FAILED TIMEOUT PREEMPTED NODE_FAIL CANCELLED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
 )
-# Slurm was not reached: the words of mirage/slurm/text/command_errors.py.
+# Slurm was not reached: the same words as in mirage/slurm/text/command_errors.py.
 NO_ANSWER = (
     r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
     r"|send failure|receive failure|unexpected message|message received"
@@ -31,7 +31,7 @@ NO_ANSWER = (
     r"|authentication|credential|munge|slurmdbd|database|configuration file"
     r"|can't find an address|resolve|cannot allocate memory|plugin"
 )
-# What is no word of the site's, but of the moment.
+# Errors that pass by themselves. Any other error is a refusal of the site.
 PASSING = re.compile(NO_ANSWER + "|pending execution|invalid job id|completed", re.IGNORECASE)
 # Reasons of jobs that would start if nodes were free: waits_for_nodes of
 # mirage/slurm/text/wait_explanations.py is the service's rule.
@@ -42,19 +42,24 @@ IN_LINE = re.compile(
     re.IGNORECASE,
 )
 ASK_S = 20
-# slurm.conf(5), MaxJobId: the first 26 bits are a local id; a federation's jobs have their cluster's above.
+# The first 26 bits of a job id are a local id. A federation's job has its cluster's number above them
+# (slurm.conf(5), MaxJobId).
 LARGEST_LOCAL_ID = (1 << 26) - 1
 
-# The end of a line: a comment before it may hold anything, over several lines.
+# The end of squeue's line "COMMENT JOB DEPENDENCY": the comment may hold anything, over several lines.
 QUEUED = re.compile(r"(?:mirage:([0-9a-z]+):([0-9]{1,9}) )?\b([0-9]{1,18})[^ ]* ([^ ]+)$")
-AWAITED = re.compile(r":([0-9]{1,18})")  # not the minutes after a +
+AWAITED = re.compile(r":([0-9]{1,18})")  # a job id, not the minutes after a `+`
 
 
 class Unseen(Exception):
-    """Slurm does not say what has to be known."""
+    """Slurm does not say what has to be known, so a later turn tries again. The message says why.
+
+    The name stands in the log of chains."""
 
 
 class Row(object):
+    """A job as squeue shows it; times in seconds since 1970, None if Slurm states none."""
+
     __slots__ = ("dependency", "eligible", "end", "nodes", "start", "state")
 
     def __init__(self, state, dependency, eligible, start, end, nodes):
@@ -67,34 +72,34 @@ class Row(object):
 
 
 def fetch_rows(jobs, environ):
-    """Slurm's word on these jobs, by id."""
-    form = ",".join("%s:%d" % column for column in COLUMNS)
+    """Return the Rows of these jobs by job id. A job that squeue does not show is left out."""
+    columns = ",".join("%s:%d" % column for column in COLUMNS)
     ids = ",".join(map(str, jobs))
-    words = ["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form]
-    out = _run_command(words, max(jobs), environ)[1]
-    found = {}
-    for line in out.split("\n"):
-        fields, at = [], 0
+    words = ["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", columns]
+    text = _run_command(words, max(jobs), environ)[1]
+    rows = {}
+    for line in text.split("\n"):
+        fields, start = [], 0
         for _, width in COLUMNS:
-            fields.append(line[at : at + width].strip())
-            at += width
+            fields.append(line[start : start + width].strip())
+            start += width
         job = mirage_forecast.parse_whole(fields[0])
         if job is not None:
-            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
-    return found
+            rows[job] = Row(fields[1], fields[2], *map(mirage_forecast.parse_whole, fields[3:]))
+    return rows
 
 
 def find_waiting(partition, environ):
     """Return (whether a job waits for nodes there, whether another user's job is seen).
 
-    Raises Unseen where Slurm does not answer.
+    Raises Unseen if Slurm does not answer.
     """
     words = ["squeue", "-h", "--all", "-t", "PENDING,RUNNING", "-p", partition, "-o", "%U %T %r"]
-    code, out, errors = _run_command(words, 0, environ)
+    code, text, errors = _run_command(words, 0, environ)
     if code != 0:
         raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
     waits, own, sees_others = False, str(os.geteuid()), False
-    for line in out.split("\n"):
+    for line in text.split("\n"):
         uid, _, rest = line.partition(" ")
         state, _, reason = rest.partition(" ")
         sees_others = sees_others or (uid.isdigit() and uid != own)
@@ -103,14 +108,16 @@ def find_waiting(partition, environ):
 
 
 def list_queued(environ):
-    """(chain, link, job, the jobs that it waits for) of each of this user's jobs in the queue; None
-    as chain and link of a job without a mark. Raises Unseen where Slurm does not answer."""
+    """Return (chain, link, job, ids of the jobs that it depends on) for each queued job of this user.
+
+    Chain and link are None for a job without a mark. Raises Unseen if Slurm does not answer.
+    """
     words = ["squeue", "-h", "--all", "-u", str(os.geteuid()), "-o", "%k %i %E"]
-    code, out, errors = _run_command(words, 0, environ)
+    code, text, errors = _run_command(words, 0, environ)
     if code != 0:
         raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
     queued = []
-    for line in out.split("\n"):
+    for line in text.split("\n"):
         match = QUEUED.search(line)
         if match is not None:
             chain, index, job, dependency = match.groups()
@@ -120,35 +127,39 @@ def list_queued(environ):
 
 
 def hides_jobs(environ):
-    """Return whether PrivateData hides other users' jobs. Raises Unseen where Slurm does not say."""
-    code, out, _ = _run_command(["scontrol", "show", "config"], 0, environ)
-    told = re.search(r"^PrivateData *= *(\S+)", out, re.MULTILINE)
-    if code != 0 or told is None:
+    """Return whether PrivateData hides other users' jobs. Raises Unseen if Slurm does not say."""
+    code, text, _ = _run_command(["scontrol", "show", "config"], 0, environ)
+    match = re.search(r"^PrivateData *= *(\S+)", text, re.MULTILINE)
+    if code != 0 or match is None:
         raise Unseen("scontrol does not say what PrivateData hides")
-    return "jobs" in told.group(1).split(",")
+    return "jobs" in match.group(1).split(",")
 
 
 def _run_command(words, job, environ):
-    """(exit code, output, errors) of one of Slurm's commands, whatever narrows its answers."""
-    own = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
-    own["SLURM_TIME_FORMAT"] = "%s"
+    """Run one of Slurm's commands: (exit code, output, errors). SQUEUE_ variables of the user, which
+    would narrow the answer, do not count.
+
+    `job`: the largest job id in question. A local id saves an RPC to the federation.
+    """
+    variables = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
+    variables["SLURM_TIME_FORMAT"] = "%s"
     if job <= LARGEST_LOCAL_ID:
-        own.update(SQUEUE_LOCAL="yes", SCONTROL_LOCAL="yes")  # an RPC less each
-    done = subprocess.Popen(  # noqa: S603 - an argument vector
+        variables.update(SQUEUE_LOCAL="yes", SCONTROL_LOCAL="yes")  # one RPC less for each command
+    process = subprocess.Popen(  # noqa: S603 - an argument vector
         ["timeout", str(ASK_S)] + words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=own,
+        env=variables,
     )
-    out, errors = done.communicate()
-    return done.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+    output, errors = process.communicate()
+    return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
 def change_dependency(job, dependency, environ):
-    """Change a job's dependency; None, or in words why the site refuses.
+    """Change a job's dependency. Return None, or the site's refusal in words.
 
-    Raises Unseen where Slurm does not answer: the change may or may not have been made.
+    Raises Unseen if Slurm does not answer: the change may or may not have been made.
     """
     code, _, errors = _run_command(
         ["scontrol", "update", "JobId=%d" % (job,), "Dependency=%s" % (dependency,)], job, environ
@@ -156,7 +167,7 @@ def change_dependency(job, dependency, environ):
     if code == 0:
         return None
     why = " ".join(errors.split())[:200]
-    # A refusal has words. One that a signal ended says nothing: the job's own end may have come.
+    # A refusal has words. A command that a signal ended has none: perhaps this job is ending.
     if not why or not 0 < code < 124 or PASSING.search(why) is not None:
         raise Unseen(why or "scontrol ended with %d" % (code,))
     return why

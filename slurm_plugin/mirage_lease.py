@@ -2,7 +2,8 @@
 
 Leases are numbered and never replaced; the newest counts. Once lease N is free or its holder is
 gone, a link makes lease N+1 with link(2); of several links that try, one wins. A holder that was
-stopped and comes back finds a higher number than its own. There are no locks and no clocks.
+stopped and comes back sees a higher number than its own. There are no locks, and no clocks are
+compared. Users' scripts and running chains hold on to these files (docs/use/handover.md).
 """
 
 import collections
@@ -26,22 +27,22 @@ Lease = collections.namedtuple("Lease", ["number", "holder", "free"])
 
 
 class HandoverError(Exception):
-    """An action that cannot be done; its sentence says what to do."""
+    """An action cannot be done. The message says what to do."""
 
 
 class LeaseLost(HandoverError):
-    """Another run holds the lease: this one must write no more."""
+    """Another run holds the lease: this run must write no more."""
 
 
 class NotALink(HandoverError):
-    """This job has inherited the names of a link that submitted it, and is none itself."""
+    """This job is no link: it has inherited the variables of the link that submitted it."""
 
 
 def check_link(chain, holder):
-    """Raise NotALink where the chain's files say that this link is another job.
+    """Raise NotALink if the chain's files say that this link is another job.
 
-    Every step and component of a link's job has that job's id (22.05); files that are not there,
-    or cannot be read, prove nothing.
+    Every step and component of a link's job has that job's id (22.05). Files that are absent or
+    cannot be read prove nothing.
     """
     places = [os.path.join(chain, folder, str(holder.link)) for folder in ("started", "jobs")]
     jobs = [word for word in [(read_file(place) or "").strip() for place in places] if word]
@@ -54,25 +55,25 @@ def check_link(chain, holder):
 
 
 def read_style(environ):
-    """The style of hand-over that the environment asks for; None where it asks for none."""
+    """Return the style of hand-over in MIRAGE_STYLE; None if the chain's links do not hand over."""
     style = environ.get("MIRAGE_STYLE")
     return None if style in WITHOUT_HANDOVER else style or None
 
 
-def log_line(chain, holder, said):
-    """A line in the chain's log. For people: the files beside it are what counts."""
-    at = int(time.time())
+def log_line(chain, holder, sentence):
+    """Write a line into the chain's log. The log is for people: programs read the other files."""
+    now = int(time.time())
     try:
         fd = os.open(os.path.join(chain, "log"),
                      os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # fmt: skip
         with os.fdopen(fd, "w") as file:
-            file.write("%d link %d job %s: %s\n" % ((at,) + holder[:2] + (said,)))
+            file.write("%d link %d job %s: %s\n" % ((now,) + holder[:2] + (sentence,)))
     except OSError:
         pass
 
 
 def suggest_style(chain, leases, holder, style):
-    """Tell a program in a sequential chain, once, which style its hand-over needs."""
+    """Tell the user once, if a program hands over in a sequential chain, which style that needs."""
     try:
         if (read_file(os.path.join(chain, "style")) or "").strip() != "sequential":
             return
@@ -80,13 +81,13 @@ def suggest_style(chain, leases, holder, style):
             return
     except OSError:
         return
-    said = (
+    sentence = (
         "this chain is sequential: the next link runs nothing before this link has ended or"
         " released the lease. For a hand-over between running links, submit the chain with"
         " --mirage-style=%s" % (style or "switch",)
     )
-    log_line(chain, holder, said)
-    sys.stderr.write("mirage: %s\n" % (said,))
+    log_line(chain, holder, sentence)
+    sys.stderr.write("mirage: %s\n" % (sentence,))
 
 
 class Leases(object):
@@ -106,7 +107,7 @@ class Leases(object):
         return os.path.join(self.root, *[str(name) for name in names])
 
     def read_newest_number(self):
-        """0 where there is none."""
+        """Return the number of the newest lease; 0 if there is none."""
         return _find_largest(self._list_names())
 
     def read_newest(self):
@@ -124,9 +125,9 @@ class Leases(object):
         return Lease(number, holder, "%d.free" % (number,) in names)
 
     def find_start(self, lease):
-        """Return when its holder first took a lease, by the file server's clock.
+        """Return when the holder of `lease` took its first lease, by the file server's clock.
 
-        A holder that took its lease back has more than one.
+        A holder that took its lease back has several in a row.
         """
         number = lease.number
         words = read_file(self.get_path("lease", number))
@@ -135,14 +136,15 @@ class Leases(object):
         return os.lstat(self.get_path("lease", number)).st_mtime
 
     def _list_names(self):
-        """A listing asks the file server; looking one name up may be answered by NFS's cache."""
+        """List the folder of leases. A listing asks the file server; NFS may answer a question for one
+        name from its cache."""
         return os.listdir(self.get_path("lease"))
 
     def take(self, number, holder):
-        """Make lease `number`; False when another was first.
+        """Make lease `number`. Return False if another run was first.
 
-        From here on nobody with a lower number makes a checkpoint current: those who look see this
-        lease, and what they had staged when they last looked is taken away.
+        From here on no holder of a lower number makes a checkpoint current. A holder that looks sees
+        this lease. A holder that looked just before finds its staged file removed (settle).
         """
         if not make_once(self.get_path("lease", number), "%d %s %d\n" % holder):
             return False
@@ -150,7 +152,8 @@ class Leases(object):
         return True
 
     def settle(self, number):
-        """Do what a taker owes before it reads a checkpoint; doing it again changes nothing."""
+        """Remove what holders of earlier leases have staged, and carry the newest checkpoint over to
+        this lease. The taker does this before it reads a checkpoint; twice is harmless."""
         for name in os.listdir(self.get_path("stage")):
             if name[:1].isdigit() and int(name.split("-")[0]) < number:
                 _remove_staged(read_file(self.get_path("stage", name)) or "")
@@ -159,10 +162,11 @@ class Leases(object):
             write_file(self.get_path("ready", number), self.read_ready(number - 1) or "\n")
 
     def free(self, number):
-        write_file(self.get_path("lease", "%d.free" % (number,)), "")  # a full disk holds this too
+        write_file(self.get_path("lease", "%d.free" % (number,)), "")  # fits on a full disk too
 
     def read_ready(self, number):
-        """The checkpoint that stood last under lease `number` or an earlier one, or None."""
+        """Return the path of the newest complete checkpoint under lease `number` or an earlier one;
+        None if there is none."""
         names = [name for name in os.listdir(self.get_path("ready")) if name.isdigit()]
         last = _find_largest([name for name in names if int(name) <= number])
         return read_file(self.get_path("ready", last)) if last else None
@@ -177,7 +181,8 @@ class Leases(object):
             )
 
     def stage(self, number, holder, path):
-        """Return the name to write a new `path` at, known to who may take the lease meanwhile."""
+        """Return a temporary name at which to write the new `path`. The name is written down first,
+        so that a link that takes the lease meanwhile can remove the file."""
         folder, name = os.path.split(os.path.abspath(path))
         mark = "%s%d-%s.%d" % (MARK, number, holder.job, holder.restart)
         staged = os.path.join(folder, "." + name + mark)
@@ -189,10 +194,10 @@ class Leases(object):
         return staged
 
     def commit(self, number, staged, path):
-        """Make what was staged current, whole: fsync, look at the lease, rename.
+        """Make the staged file current, whole: fsync, check the lease, rename.
 
-        Who takes the lease between the look and the rename removes the staged file first, and
-        then the rename fails: a process that was stopped there overwrites nothing.
+        A link that takes the lease between the check and the rename removes the staged file, so the
+        rename fails: a process that was stopped there overwrites nothing.
         """
         path = os.path.abspath(path)
         sync_tree(staged)
@@ -245,25 +250,25 @@ def write_file(path, text):
 
 
 def make_once(path, text):
-    """Make a file, whole, unless it exists: of several processes on any nodes one is told True."""
+    """Make a file, whole, unless it exists. Of several processes on any nodes exactly one gets True."""
     temporary = _write_temporary(path, text)
     try:
         try:
             os.link(temporary, path)
-            made = True
+            is_made = True
         except OSError as error:
-            # NFS may lose the answer to a link that was made: the count of names tells.
-            made = os.stat(temporary).st_nlink == 2
-            if not made and error.errno != errno.EEXIST:
+            # NFS may lose the answer to a successful link(2); the number of names shows the success.
+            is_made = os.stat(temporary).st_nlink == 2
+            if not is_made and error.errno != errno.EEXIST:
                 raise
     finally:
         _remove_file(temporary)
     sync_folder(os.path.dirname(path))
-    return made
+    return is_made
 
 
 def read_file(path):
-    """The text of a small file, or None where there is none; never through a symbolic link."""
+    """Return the text of a small file, or None if there is none. Symbolic links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -277,7 +282,7 @@ def read_file(path):
 
 
 def sync_tree(path):
-    """Bring a file, or a folder with all that is in it, to the disk."""
+    """Write a file, or a folder with all its content, through to the disk (fsync)."""
     if not os.path.isdir(path):
         _sync_file(path)
         return
@@ -291,7 +296,7 @@ def sync_tree(path):
 def sync_folder(path):
     try:
         _sync_file(path)
-    except OSError as error:  # not every file system knows it of folders
+    except OSError as error:  # not every file system can sync folders
         if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
             raise
 
@@ -306,26 +311,26 @@ def _sync_file(path):
 
 def _write_temporary(path, text):
     folder, name = os.path.split(path)
-    made = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    temporary = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(os.fsencode(text))
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        _remove_file(made)
+        _remove_file(temporary)
         raise
-    return made
+    return temporary
 
 
 def _remove_staged(name):
-    """Remove what a holder was writing. Only names that `stage` makes are ever removed."""
+    """Remove a file or folder that a holder was writing. Only names made by `stage` are removed."""
     name = name.rstrip("\n")
     if MARK not in os.path.basename(name):
         return
     if os.path.isdir(name) and not os.path.islink(name):
-        # Renamed first: a folder that is emptied name by name could be committed half empty.
+        # Rename first: a folder that is being emptied could be committed half empty.
         gone = name + ".old-" + os.urandom(4).hex()
         try:
             os.rename(name, gone)
@@ -345,10 +350,10 @@ def _remove_file(path):
 
 def _check_owner(path):
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError as error:
         raise HandoverError("%s: %s" % (path, error.strerror)) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise HandoverError("%s is no directory of yours" % (path,))
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         raise HandoverError("others may write in %s: chmod 700 %s" % (path, path))

@@ -16,8 +16,8 @@ def main(argv):
     import signal
 
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whoever starts this may ignore it
-    signal.alarm(LIMIT_S)  # ends this process; whoever asked goes on as after any other failure
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the calling shell may ignore SIGALRM
+    signal.alarm(LIMIT_S)  # ends this process; the link goes on as after any other failure
     try:
         print(format_answer(fetch_next_move(argv[1], os.environ)))
     except Exception as error:
@@ -27,7 +27,7 @@ def main(argv):
 
 
 def fetch_next_move(chain_id, environ):
-    """GET the chain's next move; the body of the answer."""
+    """GET the chain's next move. Return the body of the answer."""
     import mirage_client
 
     path = "%s/%s/next" % (mirage_client.PATH, chain_id)
@@ -36,13 +36,13 @@ def fetch_next_move(chain_id, environ):
 
 
 def format_answer(body):
-    """The answer in a shell's words; ValueError where it is none."""
+    """Return the answer as `now` or `wait SECONDS`. Raises ValueError or KeyError for another body."""
     import json
 
-    said = json.loads(body.decode("utf-8"))
-    if said["submit_now"] is True:
+    answer = json.loads(body.decode("utf-8"))
+    if answer["submit_now"] is True:
         return "now"
-    return "wait %d" % (max(1, min(MOST_S, int(said["ask_again_s"]))),)
+    return "wait %d" % (max(1, min(MOST_S, int(answer["ask_again_s"]))),)
 
 
 if __name__ == "__main__":

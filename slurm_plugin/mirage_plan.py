@@ -4,8 +4,10 @@
 Slurm then makes the next link eligible N minutes after the start of this link's job P; no program
 of Mirage has to run for that. The link asks the service for the lead. If no service answers, the
 waits of similar jobs decide. A running link calls this beside its script (carrier_plan.sh) with
-NAME=VALUE words; it prints nothing. Exit code 0: the file plans/LINK begins with the instant of the
-next planning, or with 0; 3: nothing was planned, look again later.
+NAME=VALUE words; it prints nothing. Exit code 0: the file plans/LINK begins with the time of the
+next turn, or with 0 for none; 3: nothing was planned, and the link is to try again later.
+
+Carriers of running chains call this by its path with these words: neither may change.
 Standard library, Python 3.6.
 """
 
@@ -13,7 +15,7 @@ import os
 import sys
 
 LIMIT_S = 120
-HEEDED_S = 86400  # so long a link that was told observe or shadow plans nothing by itself
+HEEDED_S = 86400  # after mode observe or shadow was stated the link plans nothing for so long
 LATER = 3
 
 
@@ -21,7 +23,7 @@ def main(argv):
     import signal
 
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the loop that starts this ignores it
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the calling loop ignores SIGALRM
     signal.alarm(LIMIT_S)  # ends this process; the standby stands as it stood
     import mirage_planned
 
@@ -38,38 +40,42 @@ def main(argv):
 
 
 def plan_release(link, environ):
-    """One look and at most one change."""
+    """Take one turn: at most one question to the service, and at most one change in Slurm."""
     import mirage_planned
 
     _register_chain(link, environ)
-    company = link.find_company()
-    if company is not None:  # while an earlier link runs the next one has no plan
-        if not link.read_line("plans", link.index):  # said once
-            said = "no plan yet: link %d still runs" % (company,)
-            link.record_outcome(mirage_planned.NOTHING, 0, said)
+    earlier_link = link.find_earlier_link()
+    if earlier_link is not None:  # while an earlier link runs the next one has no plan
+        if not link.read_line("plans", link.index):  # written only once
+            sentence = "no plan yet: link %d still runs" % (earlier_link,)
+            link.record_outcome(mirage_planned.NOTHING, 0, sentence)
         return LATER
-    before = mirage_planned.read_plan(link)
-    if link.read_refusal():  # in this chain's life: nobody is asked again
-        return link.record_outcome(before, 0, "no plan: %s" % (link.read_refusal(),))
+    old_plan = mirage_planned.read_plan(link)
+    if link.read_refusal():  # a refusal counts for the life of the chain
+        return link.record_outcome(old_plan, 0, "no plan: %s" % (link.read_refusal(),))
     if link.damage:
-        return _drop_plan(link, before, environ, "the chain's carrier is damaged: " + link.damage)
-    told = ask_service(link, environ)
-    if told.mode in ("observe", "shadow"):
-        return _drop_plan(link, before, environ, "the site's Mirage is in mode %s" % (told.mode,))
-    if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
-        return _plan_nothing(link, before, environ, told)
-    if told.is_planned and link.wanted.lead_s is None:
-        return _plan_by_service(link, before, environ, told.lead_s)
+        return _drop_plan(link, old_plan, environ, "the chain's carrier is damaged: " + link.damage)
+    answer = ask_service(link, environ)
+    if answer.mode in ("observe", "shadow"):
+        return _drop_plan(
+            link, old_plan, environ, "the site's Mirage is in mode %s" % (answer.mode,)
+        )
+    if answer.has_answered and not (
+        answer.is_planned or (link.wishes.lead_s is not None and answer.mode)
+    ):
+        return _plan_nothing(link, old_plan, environ, answer)
+    if answer.is_planned and link.wishes.lead_s is None:
+        return _plan_by_service(link, old_plan, environ, answer.lead_s)
     why = link.find_objection(environ)
     if why is not None:
-        return _drop_plan(link, before, environ, why)
-    return _plan_by_waits(link, before, environ)
+        return _drop_plan(link, old_plan, environ, why)
+    return _plan_by_waits(link, old_plan, environ)
 
 
 def _register_chain(link, environ):
-    """Register the chain if no service could be told of it at its submission."""
+    """Register the chain with the service if that failed at the chain's submission."""
     body = link.read_line("unregistered")
-    if not body or link.asks_nobody:
+    if not body or link.has_no_service:
         return
     import re
 
@@ -79,36 +85,39 @@ def _register_chain(link, environ):
     try:
         try:
             mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
-        except mirage_client.Misread:  # by a service that is older than this plugin
+        except mirage_client.Misread:  # the service is older than this plugin
             body = re.sub(', "max_returns": [0-9]', "", body)
             mirage_client.post_chain(link.chain, body.encode("ascii"), environ)
     except mirage_client.ServiceRefused as error:
-        said = "the service refuses to register the chain: %s" % (error,)
-        mirage_waits.replace_file(link.get_path("not-registered"), said + "\n")
+        sentence = "the service refuses to register the chain: %s" % (error,)
+        mirage_waits.replace_file(link.get_path("not-registered"), sentence + "\n")
     except Exception:
-        return  # nobody there: at the next turn, or by the next link
+        return  # no service answers: the next turn or the next link tries again
     else:
-        said = "the service has registered the chain"
+        sentence = "the service has registered the chain"
         link.remove_file("not-registered")
     link.remove_file("unregistered")
-    link.log_line(said)
+    link.log_line(sentence)
 
 
-class Told(object):
-    """The service's answer; `answered` is false if no service answered.
+class ServiceAnswer(object):
+    """The service's answer; `has_answered` is false if no service answered.
 
-    `again_s`: after how many seconds it wants to be asked again; None if it does not say.
-    `return_costs`: what it says, unchecked, of the costs of a new release (mirage_return.py).
+    `why`: a reason in words if there is no lead. `ask_again_s`: the service wants to be asked again
+    after so many seconds; None if it does not say. `return_costs`: the costs of a new release,
+    unchecked (mirage_return.py).
     """
 
-    __slots__ = ("again_s", "answered", "lead_s", "mode", "return_costs", "why")
+    __slots__ = ("ask_again_s", "has_answered", "lead_s", "mode", "return_costs", "why")
 
-    def __init__(self, answered, why, mode=None, lead_s=None, again_s=None, return_costs=None):
-        self.answered = answered
+    def __init__(
+        self, has_answered, why, mode=None, lead_s=None, ask_again_s=None, return_costs=None
+    ):
+        self.has_answered = has_answered
         self.why = why
         self.mode = mode
         self.lead_s = lead_s
-        self.again_s = again_s
+        self.ask_again_s = ask_again_s
         self.return_costs = return_costs
 
     @property
@@ -118,157 +127,159 @@ class Told(object):
 
 def ask_service(link, environ):
     """Ask the service for a plan; if none answers, return its last word on the site's mode."""
-    if link.asks_nobody:
-        return Told(False, "--mirage-service=none")
+    if link.has_no_service:
+        return ServiceAnswer(False, "--mirage-service=none")
     import mirage_client
 
     path = "%s/%s/next?link=%d" % (mirage_client.PATH, link.chain, link.index)
     try:
         code, body, is_known = mirage_client.fetch_answer(path, environ)
-    except Exception as error:  # nobody there, or nobody whom the system vouches for
+    except Exception as error:  # no service, or a peer that is not known
         mode = link.read_mode(HEEDED_S)
-        return Told(False, str(error), mode)
+        return ServiceAnswer(False, str(error), mode)
     return parse_answer(link, code, is_known, body)
 
 
 def parse_answer(link, code, is_known, body):
-    """An answer. From whom nobody vouches for, only what keeps the link from planning is taken."""
+    """Parse an answer. Of a peer that is not known only what keeps the link from planning counts."""
     if code >= 500:
-        return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
-    if code in (404, 409) and link.wanted.lead_s is not None:
-        # A service that is older, or does not follow this chain, has no say on a lead by hand.
-        return Told(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
+        return ServiceAnswer(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
+    if code in (404, 409) and link.wishes.lead_s is not None:
+        # An older service, or one that does not follow this chain, does not forbid --mirage-lead.
+        return ServiceAnswer(False, "the service answers %d" % (code,), link.read_mode(HEEDED_S))
     if code != 200:
-        return Told(True, "answers %d" % (code,))
+        return ServiceAnswer(True, "answers %d" % (code,))
     try:
         import json
 
-        said = json.loads(body.decode("utf-8"))
-        mode, lead_s = said.get("mode"), said.get("lead_s")
-        again_s, costs = int(said["ask_again_s"]), said.get("return_costs")
-        bound = said.get("max_returns")
+        document = json.loads(body.decode("utf-8"))
+        mode, lead_s = document.get("mode"), document.get("lead_s")
+        ask_again_s, costs = int(document["ask_again_s"]), document.get("return_costs")
+        bound = document.get("max_returns")
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
-        return Told(True, "gives an unreadable answer")
+        return ServiceAnswer(True, "gives an unreadable answer")
     is_sound = bound is None or (type(bound) is int and bound >= 0)
     link.record_bound(bound if is_sound else 0)
     if mode in ("observe", "shadow"):
         link.record_mode(mode)
-        return Told(True, mode, mode)
+        return ServiceAnswer(True, mode, mode)
     link.remove_file("told_mode")
     if not (is_known and mode == "act"):
         costs = None
     is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
     if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
-        return Told(True, "names no lead", mode, again_s=again_s, return_costs=costs)
-    return Told(True, "", mode, int(lead_s), again_s, costs)
+        return ServiceAnswer(
+            True, "names no lead", mode, ask_again_s=ask_again_s, return_costs=costs
+        )
+    return ServiceAnswer(True, "", mode, int(lead_s), ask_again_s, costs)
 
 
-def _plan_nothing(link, before, environ, told):
+def _plan_nothing(link, old_plan, environ, answer):
     """Leave things as they are, for a service that names no lead."""
-    why = "the service %s" % (told.why,)
-    stands = before.minutes is not None and before.own is not None
-    if link.jumped and stands:  # too early by now, and nobody here moves it on
-        _drop_plan(link, before, environ, why)
+    why = "the service %s" % (answer.why,)
+    has_plan = old_plan.minutes is not None and old_plan.own is not None
+    if link.was_suspended and has_plan:  # the suspension has made the plan too early
+        _drop_plan(link, old_plan, environ, why)
         return LATER
-    if told.again_s is None:  # what names no instant takes up no turn
-        link.record_outcome(before, 0, "no plan: %s" % (why,))
+    if answer.ask_again_s is None:  # such an answer takes up no turn
+        link.record_outcome(old_plan, 0, "no plan: %s" % (why,))
         return LATER
-    again = link.schedule_after(told.again_s)
-    if stands:  # after the last turn a suspension is looked for until the release
-        again = again or before.own.start + 60 * before.minutes
-    return link.record_outcome(before, again, "no plan: %s" % (why,))
+    next_turn_at = link.schedule_after(answer.ask_again_s)
+    if has_plan:  # after the last turn go on watching for a suspension until the release
+        next_turn_at = next_turn_at or old_plan.own.start + 60 * old_plan.minutes
+    return link.record_outcome(old_plan, next_turn_at, "no plan: %s" % (why,))
 
 
-def _plan_by_waits(link, before, environ):
-    """Plan by what is known here."""
+def _plan_by_waits(link, old_plan, environ):
+    """Plan by the waits of similar jobs, or of the chain's own links."""
     import mirage_forecast
     import mirage_planned
     import mirage_waits
 
     rows = link.fetch_like_jobs(environ)
-    if before.own is not None:
-        forecast = link.forecast_wait(rows, before.own)
-        if _keep_plan(link, before, link.choose_lead(forecast, before.own), forecast):
+    if old_plan.own is not None:
+        forecast = link.forecast_wait(rows, old_plan.own)
+        if _keep_plan(link, old_plan, link.choose_lead(forecast, old_plan.own), forecast):
             return 0
-    seen = _look_at_jobs(link, before, environ)
-    if seen is None:
+    view = _fetch_view(link, old_plan, environ)
+    if view is None:
         return 0
-    forecast = link.forecast_wait(rows, seen.own)
-    kept = mirage_planned.find_kept_plan(link, seen, before)
-    if forecast is None and link.wanted.lead_s is None and kept is not None:
-        again = link.schedule_before(seen.own.start + 60 * kept)
-        plan = mirage_planned.Planned(None, kept, 0, "", seen.own)
-        why = mirage_forecast.describe_sample(link.waits_read)
-        return link.record_outcome(plan, again, "the plan stays: " + why)
-    choice = link.choose_lead(forecast, seen.own)
-    is_chosen = link.asks_to_end and link.wanted.lead_s is None  # and not by hand
-    is_early = mirage_planned.compute_minutes(seen.own, choice) is not None
+    forecast = link.forecast_wait(rows, view.own)
+    kept_minutes = mirage_planned.find_kept_minutes(link, view, old_plan)
+    if forecast is None and link.wishes.lead_s is None and kept_minutes is not None:
+        next_turn_at = link.schedule_before(view.own.start + 60 * kept_minutes)
+        plan = mirage_planned.Plan(None, kept_minutes, 0, "", view.own)
+        why = mirage_forecast.describe_sample(link.waits_count)
+        return link.record_outcome(plan, next_turn_at, "the plan stays: " + why)
+    choice = link.choose_lead(forecast, view.own)
+    is_chosen = link.asks_to_end and link.wishes.lead_s is None  # and not by hand
+    is_early = mirage_planned.compute_minutes(view.own, choice) is not None
     if is_chosen and is_early and mirage_waits.is_alone(link, environ):
         choice = mirage_forecast.Choice(0, choice.price, mirage_forecast.NOBODY_WAITS)
-    return mirage_planned.write_plan(link, seen, before, choice, forecast, environ)
+    return mirage_planned.write_plan(link, view, old_plan, choice, forecast, environ)
 
 
-def _plan_by_service(link, before, environ, lead_s):
-    """Plan by this lead, which is the service's."""
+def _plan_by_service(link, old_plan, environ, lead_s):
+    """Plan by the service's lead."""
     import mirage_forecast
     import mirage_planned
 
     choice = mirage_forecast.Choice(lead_s, None, mirage_forecast.SERVICE)
-    if before.own is not None and _keep_plan(link, before, choice, None):
+    if old_plan.own is not None and _keep_plan(link, old_plan, choice, None):
         return 0
-    seen = _look_at_jobs(link, before, environ, choice)
-    if seen is None:
+    view = _fetch_view(link, old_plan, environ, choice)
+    if view is None:
         return 0
-    return mirage_planned.write_plan(link, seen, before, choice, None, environ)
+    return mirage_planned.write_plan(link, view, old_plan, choice, None, environ)
 
 
-def _keep_plan(link, before, choice, forecast):
-    """Return whether this turn leaves the plan as it is: then Slurm is not asked.
+def _keep_plan(link, old_plan, choice, forecast):
+    """Return whether this turn leaves the plan as it is, without a question to Slurm.
 
-    The second turn may. So may the third where the lead is the service's, which follows both jobs
-    in Slurm's queue itself.
+    The second turn may. The third may too if the lead is the service's, because the service follows
+    both jobs in Slurm's queue itself.
     """
     import mirage_forecast
     import mirage_planned
 
-    minutes = mirage_planned.compute_minutes(before.own, choice)
-    turns = (2, 3) if choice.cut == mirage_forecast.SERVICE else (2,)
-    is_near = mirage_planned.is_near(minutes, before.minutes)
-    if link.turn not in turns or link.jumped or before.was or not is_near:
+    minutes = mirage_planned.compute_minutes(old_plan.own, choice)
+    turns = (2, 3) if choice.cut_by == mirage_forecast.SERVICE else (2,)
+    is_near = mirage_planned.is_near(minutes, old_plan.minutes)
+    if link.turn not in turns or link.was_suspended or old_plan.earlier_minutes or not is_near:
         return False
-    release = before.own.end if minutes is None else before.own.start + 60 * minutes
-    said = mirage_forecast.describe_plan(link, choice, forecast, minutes, before.own)
-    link.record_outcome(before, link.schedule_before(release), "the plan stays: " + said)
+    release = old_plan.own.end if minutes is None else old_plan.own.start + 60 * minutes
+    sentence = mirage_forecast.describe_plan(link, choice, forecast, minutes, old_plan.own)
+    link.record_outcome(old_plan, link.schedule_before(release), "the plan stays: " + sentence)
     return True
 
 
-def _look_at_jobs(link, before, environ, by_service=None):
-    """Ask Slurm about the jobs; None if nothing is to be planned, which is written down.
+def _fetch_view(link, old_plan, environ, by_service=None):
+    """Ask Slurm about the jobs. Return None if nothing is to be planned, and write down why.
 
     `by_service`: the Choice that the service names.
     """
     import mirage_planned
 
-    seen = link.look_at_jobs(environ)
-    link.record_handover(seen)
-    why = mirage_planned.find_hindrance(link, seen, before, by_service)
+    view = link.fetch_view(environ)
+    link.record_handover(view)
+    why = mirage_planned.find_hindrance(link, view, old_plan, by_service)
     if why is None:
-        return seen
-    if seen.company or seen.own.state == mirage_planned.SUSPENDED:
-        raise mirage_planned.Unseen(why)  # for the time being
-    link.record_outcome(before, 0, "no plan: %s" % (why,))
+        return view
+    if view.earlier_jobs or view.own.state == mirage_planned.SUSPENDED:
+        raise mirage_planned.Unseen(why)  # this may pass
+    link.record_outcome(old_plan, 0, "no plan: %s" % (why,))
     return None
 
 
-def _drop_plan(link, before, environ, why):
-    """Plan nothing; a plan that the link made before is taken back."""
+def _drop_plan(link, old_plan, environ, why):
+    """Plan nothing, and take back a plan that the link made before."""
     import mirage_planned
 
-    if any(minutes is not None for minutes in (before.minutes,) + before.was):
-        seen = _look_at_jobs(link, before, environ)
-        if seen is None:
+    if any(minutes is not None for minutes in (old_plan.minutes,) + old_plan.earlier_minutes):
+        view = _fetch_view(link, old_plan, environ)
+        if view is None:
             return 0
-        return mirage_planned.take_plan_back(link, seen, before, why, environ)
+        return mirage_planned.take_plan_back(link, view, old_plan, why, environ)
     return link.record_outcome(mirage_planned.NOTHING, 0, "no plan: %s" % (why,))
 
 

@@ -16,50 +16,53 @@ from mirage_jobs import ENDED, RUNS, Row, Unseen
 OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
 WAITS = frozenset(["PENDING"])
 SUSPENDED = "SUSPENDED"
-BEATS = 3  # so long a heartbeat tells that its link runs, as in carrier_guard.sh
+BEATS = 3  # a heartbeat younger than so many periods means that its link runs (carrier_guard.sh)
 LEAST_LEAD_S = 60
-MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
+MOVED_MINUTES = 6  # a plan that would move by less stays: at most a tenth of an hour is at stake
 
 
-class Seen(object):
-    """One look: this link, its successor, and whether an earlier link still runs."""
+class QueueView(object):
+    """The queue at one instant: the Rows of this link and its successor, and the jobs of earlier
+    links that still run."""
 
-    __slots__ = ("company", "own", "successor")
+    __slots__ = ("earlier_jobs", "own", "successor")
 
-    def __init__(self, own, successor, company):
+    def __init__(self, own, successor, earlier_jobs):
         self.own = own
         self.successor = successor
-        self.company = company
+        self.earlier_jobs = earlier_jobs
 
 
 class Link(object):
-    """The link that runs, as its carrier tells of it."""
+    """The running link, from the NAME=VALUE words of its carrier."""
 
-    def __init__(self, told):
+    def __init__(self, words):
         self.now = int(time.time())
-        self.chain, self.directory, self.job = told["chain"], told["dir"], int(told["job"])
-        self.index, self.turn = int(told["link"]), int(told["turn"])
-        self.jumped = told.get("jumped") == "1"  # it was suspended since the last turn
+        self.chain, self.directory, self.job = words["chain"], words["dir"], int(words["job"])
+        self.index, self.turn = int(words["link"]), int(words["turn"])
+        self.was_suspended = words.get("jumped") == "1"  # since the last turn
         damage = []
-        self.beat_s = mirage_forecast.parse_given(told, "beat_s", damage) or 60
-        least_s = mirage_forecast.parse_given(told, "min_runtime", damage)
-        self.min_runtime_s = mirage_forecast.MIN_RUNTIME_S if least_s is None else least_s
-        self.partition, self.qos = told.get("partition", ""), told.get("qos", "")
-        self.asks_nobody = told.get("service") == "none"
-        self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
-        self.max_lead = told.get("max_lead", "")
-        self.returns = told.get("returns", "")
-        self.max_returns = told.get("max_returns", "")
-        self.wanted = mirage_forecast.Wanted(
-            told["style"],
-            price=mirage_forecast.parse_price(told, damage),
-            max_overlap_s=mirage_forecast.parse_given(told, "max_overlap", damage),
-            lead_s=mirage_forecast.parse_given(told, "lead", damage),
+        self.beat_s = mirage_forecast.parse_setting(words, "beat_s", damage) or 60
+        min_runtime_s = mirage_forecast.parse_setting(words, "min_runtime", damage)
+        self.min_runtime_s = (
+            mirage_forecast.MIN_RUNTIME_S if min_runtime_s is None else min_runtime_s
         )
-        self.asks_to_end = self.wanted.style in mirage_forecast.ASKING
+        self.partition, self.qos = words.get("partition", ""), words.get("qos", "")
+        self.has_no_service = words.get("service") == "none"
+        self.plans = words.get("plans") or OWN_PLANS  # by client.conf at the submission
+        self.max_lead = words.get("max_lead", "")
+        self.returns = words.get("returns", "")
+        self.max_returns = words.get("max_returns", "")
+        self.wishes = mirage_forecast.Wishes(
+            words["style"],
+            price=mirage_forecast.parse_price(words, damage),
+            max_overlap_s=mirage_forecast.parse_setting(words, "max_overlap", damage),
+            lead_s=mirage_forecast.parse_setting(words, "lead", damage),
+        )
+        self.asks_to_end = self.wishes.style in mirage_forecast.ASKING
         self.damage = ", ".join(damage)  # in words; then the link plans nothing
         self.successor = _parse_whole(self.read_line("jobs", self.index + 1))
-        self.waits_read = 0  # of jobs of the partition, by the last forecast
+        self.waits_count = 0  # past waits of the partition that the last forecast had
 
     def read_line(self, *names):
         return mirage_waits.read_own_line(self.get_path(*names), self.now)
@@ -67,15 +70,15 @@ class Link(object):
     def get_path(self, *names):
         return os.path.join(self.directory, *[str(name) for name in names])
 
-    def log_once(self, said):
-        """Log it unless it is this link's last word: a trouble that lasts is said once."""
+    def log_once(self, sentence):
+        """Log the sentence unless it is this link's last line: a lasting trouble is logged once."""
         mark = " link %d job %d: " % (self.index, self.job)
         own = [line for line in mirage_waits.read_end(self.get_path("log")) if mark in line]
-        if not own or own[-1].partition(mark)[2] != said:
-            self.log_line(said)
+        if not own or own[-1].partition(mark)[2] != sentence:
+            self.log_line(sentence)
 
-    def log_line(self, said):
-        line = "%d link %d job %d: %s\n" % (self.now, self.index, self.job, said)
+    def log_line(self, sentence):
+        line = "%d link %d job %d: %s\n" % (self.now, self.index, self.job, sentence)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             with os.fdopen(os.open(self.get_path("log"), flags, 0o600), "w") as file:
@@ -83,42 +86,45 @@ class Link(object):
         except OSError:
             pass
 
-    # What holds it back.
+    # What keeps the link from planning.
 
     def list_earlier_links(self):
-        """The earlier links that have begun and have written no end, the last fifty: their jobs."""
-        found = []
-        for one in range(max(1, self.index - 50), self.index):
-            begun = os.path.exists(self.get_path("started", one))
-            if begun and not os.path.exists(self.get_path("ends", one)):
-                job = _parse_whole(self.read_line("jobs", one))
-                found += [(one, job)] if job else []
-        return found
+        """Return (link, job) for earlier links that have begun and have written no end. Only the last
+        fifty links are looked at."""
+        running = []
+        for index in range(max(1, self.index - 50), self.index):
+            begun = os.path.exists(self.get_path("started", index))
+            if begun and not os.path.exists(self.get_path("ends", index)):
+                job = _parse_whole(self.read_line("jobs", index))
+                running += [(index, job)] if job else []
+        return running
 
-    def find_company(self):
-        """Return an earlier link that still runs, by files alone: no question is asked; else None.
+    def find_earlier_link(self):
+        """Return an earlier link that still runs, by files alone, without a question to Slurm; else
+        None.
 
-        One whose heartbeat stands still may be gone: Slurm is asked about it, with the other jobs.
+        A link whose heartbeat stands still may be gone: fetch_view asks Slurm about it.
         """
-        for one, _ in self.list_earlier_links():
-            until = _parse_whole(self.read_line("deadline", one))
-            beat = _parse_whole(self.read_line("beat", one))
-            beats = beat is not None and self.now - beat < BEATS * self.beat_s
-            if beats and (until is None or self.now < until + 300):
-                return one
+        for index, _ in self.list_earlier_links():
+            until = _parse_whole(self.read_line("deadline", index))
+            beat = _parse_whole(self.read_line("beat", index))
+            is_alive = beat is not None and self.now - beat < BEATS * self.beat_s
+            if is_alive and (until is None or self.now < until + 300):
+                return index
         return None
 
     def find_objection(self, environ):
-        """Why this link plans nothing by itself; None where it may."""
-        for said in (self.plans, mirage_service.read_configured("plans", environ) or OWN_PLANS):
-            if said != OWN_PLANS:
-                return "plans = %s in client.conf" % ("".join(filter(str.isalnum, said)),)
-        given = [self.max_lead, mirage_service.read_configured("max_lead", environ)]
-        most = [parse_duration(text) for text in given if text]
-        if None in most:
+        """Return why this link plans nothing by itself; None if it may. Sets the admin's bounds in
+        `wishes`: of two values of client.conf, at the submission and here, the smaller counts."""
+        for plans in (self.plans, mirage_service.read_configured("plans", environ) or OWN_PLANS):
+            if plans != OWN_PLANS:
+                return "plans = %s in client.conf" % ("".join(filter(str.isalnum, plans)),)
+        texts = [self.max_lead, mirage_service.read_configured("max_lead", environ)]
+        bounds_s = [parse_duration(text) for text in texts if text]
+        if None in bounds_s:
             return "max_lead in client.conf is not a time like 2:00:00"
-        self.wanted.max_lead_s = min(most) if most else None
-        self.wanted.returns = self.bound_returns(environ)
+        self.wishes.max_lead_s = min(bounds_s) if bounds_s else None
+        self.wishes.returns = self.bound_returns(environ)
         return None
 
     def bound_returns(self, environ):
@@ -132,7 +138,7 @@ class Link(object):
         """Return the site's words if it refused a plan of this chain: it is not asked again."""
         return self.read_line("unplanned")
 
-    # What the service last said of the site's mode.
+    # The site's mode, as the service last stated it.
 
     def record_mode(self, mode):
         mirage_waits.replace_file(self.get_path("told_mode"), "%s %d\n" % (mode, self.now))
@@ -151,13 +157,13 @@ class Link(object):
         except OSError:
             pass
 
-    def read_mode(self, heeded_s):
+    def read_mode(self, valid_s):
         mode, _, at = self.read_line("told_mode").partition(" ")
-        told = mirage_forecast.parse_whole(at)
-        is_new = told is not None and 0 <= self.now + mirage_waits.CLOCK_S - told < heeded_s
-        return mode if is_new and mode in ("observe", "shadow") else None
+        told_at = mirage_forecast.parse_whole(at)
+        is_recent = told_at is not None and 0 <= self.now + mirage_waits.CLOCK_S - told_at < valid_s
+        return mode if is_recent and mode in ("observe", "shadow") else None
 
-    # What it knows.
+    # What the link knows of waits.
 
     def fetch_like_jobs(self, environ):
         if not self.partition:
@@ -165,30 +171,33 @@ class Link(object):
         return mirage_waits.read_like_jobs(self.partition, self.qos, self.job, environ, self.now)
 
     def forecast_wait(self, rows, own):
-        """Forecast by like jobs, else by the chain's own hand-overs; None: too little is known."""
-        self.waits_read = len(rows)
-        price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
+        """Forecast the wait by similar jobs, else by the chain's own hand-overs; None: too little is
+        known. `own`: this link's Row; the successor has the same nodes and time limit."""
+        self.waits_count = len(rows)
+        price = mirage_forecast.PRICE if self.wishes.price is None else self.wishes.price
         last = mirage_forecast.LAST
-        if self.wanted.style == "switch":
+        if self.wishes.style == "switch":
             last = mirage_forecast.LAST_SWITCHING
-        alike = mirage_forecast.forecast_like_jobs(rows, own.nodes or 1, own.limit_s, price, last)
-        if alike is not None:
-            return alike
-        notes = mirage_waits.read_handovers(self.directory, self.index, self.now)
-        return mirage_forecast.forecast_handovers([wait for _, _, wait in notes])
+        forecast = mirage_forecast.forecast_like_jobs(
+            rows, own.nodes or 1, own.limit_s, price, last
+        )
+        if forecast is not None:
+            return forecast
+        handovers = mirage_waits.read_handovers(self.directory, self.index, self.now)
+        return mirage_forecast.forecast_handovers([wait for _, _, wait in handovers])
 
     def choose_lead(self, forecast, own):
-        known = mirage_waits.compute_start_up(self.directory, self.index, self.now)
-        start_up_s = mirage_forecast.START_UP_S if known is None else known
+        measured_s = mirage_waits.compute_start_up(self.directory, self.index, self.now)
+        start_up_s = mirage_forecast.START_UP_S if measured_s is None else measured_s
         longest_s = mirage_waits.compute_longest_lead(self, own, start_up_s)
-        wanted = self.wanted
-        return mirage_forecast.choose_lead(forecast, own.limit_s, start_up_s, wanted, longest_s)
+        wishes = self.wishes
+        return mirage_forecast.choose_lead(forecast, own.limit_s, start_up_s, wishes, longest_s)
 
-    def record_handover(self, seen):
-        """This link's own hand-over, once."""
-        own = seen.own
-        is_noted = os.path.exists(self.get_path("waited", self.index))
-        if self.index == 1 or own.eligible is None or is_noted:
+    def record_handover(self, view):
+        """Write down this link's own hand-over, once."""
+        own = view.own
+        is_recorded = os.path.exists(self.get_path("waited", self.index))
+        if self.index == 1 or own.eligible is None or is_recorded:
             return
         end = _parse_whole(self.read_line("deadline", self.index - 1)) or own.eligible
         wait_s = max(0, own.start - own.eligible)
@@ -196,8 +205,8 @@ class Link(object):
             self.directory, self.index, own.start, end - own.eligible, wait_s
         )
 
-    def look_at_jobs(self, environ):
-        """Raises Unseen where squeue does not tell of both jobs."""
+    def fetch_view(self, environ):
+        """Ask Slurm for a QueueView. Raises Unseen unless squeue shows both jobs."""
         if self.successor is None:
             raise Unseen("the next link is not in the queue yet")
         others = [job for _, job in self.list_earlier_links()]
@@ -205,28 +214,33 @@ class Link(object):
         own = rows.get(self.job)
         if own is None or self.successor not in rows:
             raise Unseen("squeue does not show jobs %d and %d" % (self.job, self.successor))
-        company = [job for job in others if job in rows and rows[job].state not in ENDED | WAITS]
+        earlier_jobs = [
+            job for job in others if job in rows and rows[job].state not in ENDED | WAITS
+        ]
         if own.start is None:
             raise Unseen("squeue does not show when job %d started" % (self.job,))
-        return Seen(own, rows[self.successor], company)
+        return QueueView(own, rows[self.successor], earlier_jobs)
 
-    # When to plan again, and what is said.
+    # When to plan again, and what is written down.
 
     def schedule_after(self, seconds):
-        """The instant of the next turn; 0 where this is the last one."""
+        """Return the time of the next turn, at least a minute away; 0 if this turn is the last."""
         return self.now + max(60, seconds) if self.turn < TURNS else 0
 
     def schedule_before(self, release):
-        """Three quarters of the way to the release: nearer, more is known. At the last turn the
-        release itself: only a job that is suspended before looks again."""
+        """Return the time of the next turn, three quarters of the way to the release: more is known
+        then. At the last turn return the release: only a suspended job plans again before that."""
         if release <= self.now:
             return 0
         return self.schedule_after(3 * (release - self.now) // 4) or release
 
-    def record_outcome(self, plan, again, said):
-        """Write down what came of it, and log it."""
-        Planned(self.successor, plan.minutes, again, said, plan.own, plan.was).save(self)
-        self.log_line(said)
+    def record_outcome(self, plan, next_turn_at, sentence):
+        """Write the plan and the sentence down for the next turn, and log the sentence. Returns 0,
+        the program's exit code."""
+        Plan(
+            self.successor, plan.minutes, next_turn_at, sentence, plan.own, plan.earlier_minutes
+        ).save(self)
+        self.log_line(sentence)
         return 0
 
 
@@ -237,36 +251,39 @@ def _parse_whole(text):
     return mirage_forecast.parse_whole(text or "")
 
 
-# --- the plan: plans/<link>, a line for programs and one for people -----------------------------------
+# --- the plan: plans/LINK, a line for programs and a line for people -----------------------------------
 
 
-class Planned(object):
-    """The plan that this link wrote into its successor's dependency: the minutes, or None.
+class Plan(object):
+    """The plan that this link wrote into its successor's dependency.
 
-    `was`: the dependency's earlier minutes, if it is not known whether Slurm has taken the change.
+    `minutes`: after this link's start; None: no plan. `earlier_minutes`: those of the dependency
+    before the last change, if it is not known whether Slurm has taken the change.
     """
 
-    __slots__ = ("again", "job", "minutes", "own", "said", "was")
+    __slots__ = ("earlier_minutes", "job", "minutes", "next_turn_at", "own", "sentence")
 
-    def __init__(self, job, minutes, again, said, own=None, was=()):
+    def __init__(self, job, minutes, next_turn_at, sentence, own=None, earlier_minutes=()):
         self.job = job
         self.minutes = minutes
-        self.again = again
-        self.said = said
-        self.own = own  # this link's Row, as it was seen then
-        self.was = was
+        self.next_turn_at = next_turn_at
+        self.sentence = sentence
+        self.own = own  # this link's Row when the plan was made
+        self.earlier_minutes = earlier_minutes
 
     def save(self, link):
-        """Return whether it could be written down."""
+        """Write plans/LINK. Return whether it could be written."""
         own = self.own
-        known = (own.nodes, own.start, own.end) if own is not None else (None,) * 3
-        numbers = (self.again, self.job, self.minutes) + known + tuple(self.was)
+        own_numbers = (own.nodes, own.start, own.end) if own is not None else (None,) * 3
+        numbers = (
+            (self.next_turn_at, self.job, self.minutes) + own_numbers + tuple(self.earlier_minutes)
+        )
         words = ["-" if number is None else str(number) for number in numbers]
-        text = "%s\n%s\n" % (" ".join(words), self.said)
+        text = "%s\n%s\n" % (" ".join(words), self.sentence)
         return mirage_waits.replace_file(link.get_path("plans", link.index), text)
 
 
-NOTHING = Planned(None, None, 0, "")
+NOTHING = Plan(None, None, 0, "")
 
 
 def read_plan(link):
@@ -276,38 +293,44 @@ def read_plan(link):
         return NOTHING
     minutes, nodes, start, end = map(_parse_whole, words[2:6])
     own = Row(RUNS, "", None, start, end, nodes) if start is not None and end is not None else None
-    return Planned(link.successor, minutes, 0, "", own, tuple(map(_parse_whole, words[6:])))
+    return Plan(link.successor, minutes, 0, "", own, tuple(map(_parse_whole, words[6:])))
 
 
 def format_dependency(job, minutes):
-    """Met when `job` has ended, or so many minutes after its start; None: when it has ended."""
+    """Return a dependency that is met when `job` has ended, or `minutes` after its start; None: only
+    when it has ended."""
     plain = "afterany:%d" % (job,)
     return plain if minutes is None else "%s?after:%d+%d" % (plain, job, minutes)
 
 
-def find_hindrance(link, seen, before, by_service=None):
-    """Why the successor's dependency is not to be touched now; None where it may be.
+def find_hindrance(link, view, old_plan, by_service=None):
+    """Return why the successor's dependency is not to be touched now; None if it may be.
 
     `by_service`: the Choice that the service names; the service may have written that plan itself.
     """
-    own, successor = seen.own, seen.successor
+    own, successor = view.own, view.successor
     if own.state != RUNS:
         return "job %d is %s" % (link.job, own.state)
     if own.end is None:
         return "job %d has no time limit" % (link.job,)
-    if seen.company:
-        return "job %d of an earlier link still runs" % (seen.company[0],)
+    if view.earlier_jobs:
+        return "job %d of an earlier link still runs" % (view.earlier_jobs[0],)
     if os.path.exists(link.get_path("requeued", link.index + 1)):
         return "the next link has already started too early once"
     if os.path.exists(link.get_path("returns", link.index + 1)):
         return "the next link has given its nodes back, with a release of its own"
     if successor.state != "PENDING":
         return "the next link, job %d, is %s" % (link.successor, successor.state)
-    if any(is_planned_so(link, seen, minutes) for minutes in (before.minutes,) + before.was):
+    if any(
+        has_planned_dependency(link, view, minutes)
+        for minutes in (old_plan.minutes,) + old_plan.earlier_minutes
+    ):
         return None
-    if by_service is not None and is_planned_so(link, seen, compute_minutes(own, by_service)):
+    if by_service is not None and has_planned_dependency(
+        link, view, compute_minutes(own, by_service)
+    ):
         return None
-    if is_released(link, seen, before):
+    if is_released(link, view, old_plan):
         return "Slurm has released the next link, job %d, by the plan" % (link.successor,)
     return (
         "somebody else changed the dependency of job %d (you, an admin, or the service),"
@@ -315,110 +338,121 @@ def find_hindrance(link, seen, before, by_service=None):
     )
 
 
-def is_planned_so(link, seen, minutes):
-    """Return whether the successor's dependency reads as a link with this plan writes it."""
-    stands = seen.successor.dependency.replace("(unfulfilled)", "")
-    return stands == format_dependency(link.job, minutes)
+def has_planned_dependency(link, view, minutes):
+    """Return whether the successor has the dependency of a plan with these minutes."""
+    dependency = view.successor.dependency.replace("(unfulfilled)", "")
+    return dependency == format_dependency(link.job, minutes)
 
 
-def is_released(link, seen, before):
+def is_released(link, view, old_plan):
     """Return whether the successor waits for nothing any more, and one of this link's plans is due."""
-    planned = [minutes for minutes in (before.minutes,) + before.was if minutes is not None]
-    is_due = any(link.now >= seen.own.start + 60 * minutes for minutes in planned)
-    return is_due and seen.successor.dependency in ("", "(null)")
+    plans = [
+        minutes for minutes in (old_plan.minutes,) + old_plan.earlier_minutes if minutes is not None
+    ]
+    is_due = any(link.now >= view.own.start + 60 * minutes for minutes in plans)
+    return is_due and view.successor.dependency in ("", "(null)")
 
 
-def find_standing(link, seen, before):
-    """Return which of this link's own plans stands: Slurm may not have taken the last change."""
-    for minutes in (before.minutes,) + before.was:
-        if is_planned_so(link, seen, minutes):
+def find_standing_minutes(link, view, old_plan):
+    """Return the minutes of this link's own plan that Slurm has: it may not have taken the last
+    change."""
+    for minutes in (old_plan.minutes,) + old_plan.earlier_minutes:
+        if has_planned_dependency(link, view, minutes):
             return minutes
-    return before.minutes  # the service's stands
+    return old_plan.minutes  # the dependency is the service's
 
 
-def find_kept_plan(link, seen, before):
-    """Return the minutes of the plan that stands, if it is still within its bounds; else None.
+def find_kept_minutes(link, view, old_plan):
+    """Return the minutes of the plan that Slurm has, if it is still within its bounds; else None.
 
     A link that knows nothing has no reason to take back what a service or the link itself planned.
     """
-    minutes = find_standing(link, seen, before)
-    if minutes is None or before.own is None or before.own.limit_s != seen.own.limit_s:
+    minutes = find_standing_minutes(link, view, old_plan)
+    if minutes is None or old_plan.own is None or old_plan.own.limit_s != view.own.limit_s:
         return None
-    most_s = link.wanted.max_lead_s
-    lead_s = seen.own.limit_s - 60 * minutes
+    most_s = link.wishes.max_lead_s
+    lead_s = view.own.limit_s - 60 * minutes
     return minutes if most_s is None or lead_s <= most_s else None
 
 
 def compute_minutes(own, choice):
-    """Return the minutes of this lead after the start; None: at the end.
+    """Return the release of this lead in minutes after the link's start; None: at the end.
 
-    Rounded up: the link is never earlier than it may be.
+    Minutes are rounded up, so that the next link is never earlier than it may be.
     """
     if choice.lead_s < LEAST_LEAD_S:
         return None
     return max(1, -((own.start + choice.lead_s - own.end) // 60))
 
 
-def write_plan(link, seen, before, choice, forecast, environ):
-    """Plan the release by this lead; leave what stands where it would move by little."""
-    own, minutes = seen.own, compute_minutes(seen.own, choice)
-    said = mirage_forecast.describe_plan(link, choice, forecast, minutes, own)
-    again = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
-    if choice.cut == mirage_forecast.NOBODY_WAITS:  # somebody may come
-        again = link.schedule_after((own.end - link.now) // 2) or own.end
-    standing = find_standing(link, seen, before)
-    is_services = choice.cut == mirage_forecast.SERVICE and is_planned_so(link, seen, minutes)
-    if is_services and not is_near(minutes, standing):
-        # The service plans this hand-over: whoever changes its plan, the link has no say any more.
-        return link.record_outcome(Planned(None, standing, 0, "", own), 0, said)
-    if is_near(minutes, standing):
-        return link.record_outcome(Planned(None, standing, 0, "", own), again, said)
-    # First, so that what stands is known as this link's own whatever ends it now, or where Slurm
-    # does not answer.
-    said_now = "Slurm has not confirmed this plan yet: " + said
-    announce_change(link, Planned(link.successor, minutes, again, said_now, own, (standing,)))
+def write_plan(link, view, old_plan, choice, forecast, environ):
+    """Plan the release by this lead. A plan that would move by little stays as it is."""
+    own, minutes = view.own, compute_minutes(view.own, choice)
+    sentence = mirage_forecast.describe_plan(link, choice, forecast, minutes, own)
+    next_turn_at = link.schedule_before(own.end if minutes is None else own.start + 60 * minutes)
+    if choice.cut_by == mirage_forecast.NOBODY_WAITS:  # a job may come and wait
+        next_turn_at = link.schedule_after((own.end - link.now) // 2) or own.end
+    standing_minutes = find_standing_minutes(link, view, old_plan)
+    is_services = choice.cut_by == mirage_forecast.SERVICE and has_planned_dependency(
+        link, view, minutes
+    )
+    if is_services and not is_near(minutes, standing_minutes):
+        # The service plans this hand-over. If anybody changes its plan, this link leaves that alone.
+        return link.record_outcome(Plan(None, standing_minutes, 0, "", own), 0, sentence)
+    if is_near(minutes, standing_minutes):
+        return link.record_outcome(Plan(None, standing_minutes, 0, "", own), next_turn_at, sentence)
+    # Written before the change: if the link is ended now, or Slurm does not answer, the dependency is
+    # still known as this link's own.
+    unconfirmed = "Slurm has not confirmed this plan yet: " + sentence
+    announce_change(
+        link, Plan(link.successor, minutes, next_turn_at, unconfirmed, own, (standing_minutes,))
+    )
     why = update_dependency(link, minutes, environ)
     if why is None:
-        return link.record_outcome(Planned(None, minutes, 0, "", own), again, said)
-    return link.record_outcome(Planned(None, standing, 0, "", own), 0, "no plan: %s" % (why,))
+        return link.record_outcome(Plan(None, minutes, 0, "", own), next_turn_at, sentence)
+    return link.record_outcome(Plan(None, standing_minutes, 0, "", own), 0, "no plan: %s" % (why,))
 
 
-def take_plan_back(link, seen, before, why, environ):
+def take_plan_back(link, view, old_plan, why, environ):
     """Make the successor eligible at this link's end again, and say why."""
-    standing = find_standing(link, seen, before)
-    if standing is not None:
-        # First, as in write_plan.
-        said = "Slurm has not confirmed yet that the plan is taken back: %s" % (why,)
-        announce_change(link, Planned(link.successor, None, 0, said, seen.own, (standing,)))
+    standing_minutes = find_standing_minutes(link, view, old_plan)
+    if standing_minutes is not None:
+        # Written before the change, as in write_plan.
+        sentence = "Slurm has not confirmed yet that the plan is taken back: %s" % (why,)
+        announce_change(
+            link, Plan(link.successor, None, 0, sentence, view.own, (standing_minutes,))
+        )
         refusal = update_dependency(link, None, environ)
         if refusal is not None:
-            kept = Planned(None, standing, 0, "", seen.own)
-            return link.record_outcome(kept, 0, "the plan stays: %s" % (refusal,))
+            kept_plan = Plan(None, standing_minutes, 0, "", view.own)
+            return link.record_outcome(kept_plan, 0, "the plan stays: %s" % (refusal,))
     return link.record_outcome(NOTHING, 0, "no plan: %s" % (why,))
 
 
 def announce_change(link, plan):
-    """Write down the change that is about to be made, or raise Unseen: of a change that is not
-    written down nobody would know that it is this link's own."""
+    """Write down the change that is about to be made, or raise Unseen. Without that nobody would
+    know that the changed dependency is this link's own."""
     if not plan.save(link):
         path = link.get_path("plans", link.index)
         raise Unseen("%s cannot be written, so Slurm is not asked for a plan" % (path,))
 
 
-def is_near(minutes, before):
-    if minutes is None or before is None:
-        return minutes is before
-    return abs(minutes - before) < MOVED_MINUTES
+def is_near(minutes, old_minutes):
+    """Return whether two plans differ by too little for a change; None: no plan."""
+    if minutes is None or old_minutes is None:
+        return minutes is old_minutes
+    return abs(minutes - old_minutes) < MOVED_MINUTES
 
 
 def update_dependency(link, minutes, environ):
-    """Change the dependency; None, or in words why the site refuses.
+    """Change the successor's dependency. Return None, or the site's refusal in words; after a refusal
+    the chain asks for no plan again.
 
-    Raises Unseen where Slurm does not answer: the change may or may not have been made.
+    Raises Unseen if Slurm does not answer: the change may or may not have been made.
     """
     dependency = format_dependency(link.job, minutes)
     why = mirage_jobs.change_dependency(link.successor, dependency, environ)
     if why is not None:
-        said = "the site refuses plans: %s\n" % (why,)
-        mirage_waits.replace_file(link.get_path("unplanned"), said)
+        text = "the site refuses plans: %s\n" % (why,)
+        mirage_waits.replace_file(link.get_path("unplanned"), text)
     return why

@@ -2,7 +2,7 @@
 """Decide whether a link that started early gives its nodes back, and when it is released again.
 
 A link of style `sequential` calls this once, as it begins to wait (carrier_overlap.sh), with
-NAME=VALUE words. The service's forecast decides where it is fresh, else the link's own last wait.
+NAME=VALUE words. The service's forecast decides if it is fresh, else the link's own last wait.
 This prints one line: `back MINUTES WORDS`, the minutes after the predecessor's start at which the
 link's new job becomes eligible; or `keep WORDS`. The return is counted in returns/LINK before the
 line is printed. Whatever is unknown means `keep`.
@@ -46,9 +46,8 @@ def main(argv):
 
 
 def decide_return(words, environ):
-    """(minutes after the predecessor's start, why in words) of a return that is counted already.
-
-    Raises Keeps.
+    """Decide on a return. Return (minutes after the predecessor's start, why in words); the return is
+    counted by then. Raises Keeps if the link keeps its nodes.
     """
     import mirage_forecast
     import mirage_jobs
@@ -107,7 +106,7 @@ def count_returns(link, environ):
 
 
 def read_count(link):
-    """The returns so far. Raises Keeps of a file that does not read: nobody knows how many."""
+    """Return the number of returns so far. Raises Keeps if the file does not read: it is unknown."""
     import mirage_forecast
 
     if str(link.index) not in os.listdir(link.get_path("returns")):  # not from a cache, as of NFS
@@ -119,7 +118,7 @@ def read_count(link):
 
 
 def record_return(link, count, release, why):
-    """Before sbatch is asked: whatever ends this job then, the return counts."""
+    """Write returns/LINK. The caller does this before sbatch: the return counts whatever ends the job."""
     import mirage_waits
 
     text = "%d %d %d\n%s\n" % (count, link.job, release, why)
@@ -140,7 +139,7 @@ def _look_at_node(own, environ):
 
 
 def read_boot_time():
-    """When this node booted, in seconds since the epoch; None where the kernel does not say."""
+    """Return when this node booted, in seconds since 1970; None if the kernel does not say."""
     import mirage_forecast
 
     try:
@@ -161,7 +160,7 @@ def _ask_service(link, environ):
     answer = mirage_plan.ask_service(link, environ)
     if answer.mode in ("observe", "shadow"):
         raise Keeps("the site's Mirage is in mode %s" % (answer.mode,))
-    if answer.answered and answer.mode is None:
+    if answer.has_answered and answer.mode is None:
         raise Keeps("the service %s" % (answer.why,))
     return answer.return_costs
 
@@ -245,7 +244,7 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
     now = max(link.now, own.start)  # whichever clock is ahead
     left_s, waited_s = predecessor.end - now, max(0, own.start - own.eligible)
     if costs is None:
-        price = mirage_forecast.PRICE if link.wanted.price is None else link.wanted.price
+        price = mirage_forecast.PRICE if link.wishes.price is None else link.wishes.price
         lead_s = mirage_forecast.choose_return_lead(left_s, waited_s, price, back_s)
         basis = "by its last wait of %d s" % (waited_s,)
     else:
@@ -258,7 +257,7 @@ def choose_minutes(link, own, predecessor, most_s, costs, back_s):
         lead_s, basis = left_s - back_s - mirage_forecast.MARGIN_S, "for max-overlap"
     # Released so long before the end, it overlaps as it may if it waits as long as it just did.
     overlap_s = None if most_s is None else most_s + waited_s
-    bounds = [bound for bound in (overlap_s, link.wanted.max_lead_s) if bound is not None]
+    bounds = [bound for bound in (overlap_s, link.wishes.max_lead_s) if bound is not None]
     lead_s = min([lead_s] + bounds)
     minutes = -((predecessor.start + lead_s - predecessor.end) // 60)
     if lead_s < mirage_planned.LEAST_LEAD_S or predecessor.start + 60 * minutes < now + back_s:

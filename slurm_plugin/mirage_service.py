@@ -65,9 +65,9 @@ def read_configured(name, environ):
 
 
 def cluster(environ):
-    """The name of the cluster that the service is of. Raises Unreachable where nobody says it.
+    """Return the name of the service's cluster. Raises Unreachable if this host does not know it.
 
-    Never the service's own word: it goes into a credential so that no other service can use that.
+    The service is not asked: the name goes into a credential so that no other service can use that.
     """
     name = (
         environ.get("MIRAGE_CLUSTER_NAME")
@@ -76,8 +76,8 @@ def cluster(environ):
         or read_slurm_setting("ClusterName", environ)
     )
     if not name:
-        told = "cluster = NAME in " + CONFIGURATION if IS_ROOT else "MIRAGE_CLUSTER_NAME"
-        raise Unreachable("no cluster's name: set " + told)
+        setting = "cluster = NAME in " + CONFIGURATION if IS_ROOT else "MIRAGE_CLUSTER_NAME"
+        raise Unreachable("no cluster's name: set " + setting)
     return name.lower()  # as Slurm takes it
 
 
@@ -106,10 +106,10 @@ def format_payload(method, target, digest, environ):
 
 
 def connect(where, environ, limit_s):
-    """A Peer at this URL. Raises Unreachable, OSError.
+    """Return a Peer at the URL `where`. Raises Unreachable, OSError.
 
     Without encryption a peer on another host is not known: its answers may be anybody's, and it
-    gets no secret that is good for more than the one request.
+    gets no secret that is good for more than one request.
     """
     if where.startswith(UNIX + "/"):
         return _connect_to_socket(where[len(UNIX) :], environ, limit_s)
@@ -158,20 +158,21 @@ def _connect_to_socket(path, environ, limit_s):
 
 
 def _check_socket(path, environ):
-    """Before we connect: else whoever could swap it may send us to another service of root's."""
+    """Raise Unreachable or PermissionError unless the socket is trusted. This is checked before the
+    connection: a user who could swap the socket might lead us to another service of root's."""
     import stat
 
     import mirage_places
 
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         what = "start the service, or, if it" if IS_ROOT else "if a service"
-        told = "there is no %s on this host: %s runs elsewhere, %s"
-        raise Unreachable(told % (path, what, ADVICE)) from None
-    if not stat.S_ISSOCK(found.st_mode):
+        message = "there is no %s on this host: %s runs elsewhere, %s"
+        raise Unreachable(message % (path, what, ADVICE)) from None
+    if not stat.S_ISSOCK(status.st_mode):
         raise Unreachable("%s is no socket" % (path,))
-    for uid in (found.st_uid, os.lstat(path).st_uid):
+    for uid in (status.st_uid, os.lstat(path).st_uid):
         if not _is_trusted(uid, environ):
             raise Unreachable(_describe_stranger("%s belongs to" % (path,), uid, environ))
     owners = {0, os.geteuid(), _look_up_account(environ)}
@@ -183,7 +184,7 @@ def _check_socket(path, environ):
 
 
 def _connect_plainly(host, port, environ, limit_s):
-    """A connection, and whether its other end is known: on this host by who listens there."""
+    """Return a connection, and whether its peer is known: on this host by the user who listens."""
     import _socket
 
     failed = OSError("this host name has no address")
@@ -210,7 +211,8 @@ def _connect_plainly(host, port, environ, limit_s):
 
 
 def _probe_port(made_as, address, limit_s):
-    """Raises OSError where nobody listens. Nothing is said: it saves 10 ms of looking who it is."""
+    """Raise OSError if nobody listens. Nothing is sent; this saves the 10 ms of finding out who
+    listens."""
     import _socket
 
     stream = _socket.socket(*made_as)
@@ -238,15 +240,15 @@ def _check_listeners(before, here, port, environ):
 
 
 def _find_trusted_listeners(here, port, environ):
-    """(uid, inode) of who takes connections to this address of ours; raises Unreachable where one
-    of them is neither root, the service's account nor the caller. Empty: nobody is seen."""
-    found = _find_listeners(here, port)
-    for uid, _ in found:
+    """Return (uid, inode) of the sockets that listen on this address of the host; empty if none is
+    seen. Raises Unreachable if one is neither root's, the service account's nor the caller's."""
+    listeners = _find_listeners(here, port)
+    for uid, _ in listeners:
         if not _is_trusted(uid, environ):
             raise Unreachable(
                 _describe_stranger("port %d of this host is held by" % (port,), uid, environ)
             )
-    return found
+    return listeners
 
 
 def _find_listeners(here, port):
@@ -264,14 +266,14 @@ def _find_listeners(here, port):
         except OSError as error:
             if path != tables[0][0]:
                 break  # a kernel without IPv6
-            told = "who listens on port %d cannot be seen (%s: %s): %s"
-            raise Unreachable(told % (port, path, error.strerror, ADVICE)) from None
+            message = "who listens on port %d cannot be seen (%s: %s): %s"
+            raise Unreachable(message % (port, path, error.strerror, ADVICE)) from None
         for address in (exact, anywhere):
-            found = {
+            listeners = {
                 (uid, inode) for where, uid, inode in rows if where == _format_address(address)
             }
-            if found:
-                return found
+            if listeners:
+                return listeners
     return set()
 
 
@@ -280,7 +282,7 @@ def _read_rows(path, port):
 
     The kernel shows those that listen first; a host may have 100,000 others.
     """
-    found, ending = [], ":%04X" % (port,)
+    rows, ending = [], ":%04X" % (port,)
     with open(path) as lines:
         next(lines, "")
         for line in lines:
@@ -288,8 +290,8 @@ def _read_rows(path, port):
             if columns[3] not in (LISTENS, HALF_OPEN):
                 break
             if columns[1].endswith(ending) and columns[3] == LISTENS:
-                found.append((columns[1][: -len(ending)], int(columns[7]), columns[9]))
-    return found
+                rows.append((columns[1][: -len(ending)], int(columns[7]), columns[9]))
+    return rows
 
 
 def _format_address(packed):
@@ -310,7 +312,8 @@ def _get_account(environ):
 
 
 def _look_up_account(environ):
-    """root's where this host has no such account; it may be a number (a container's)."""
+    """Return the uid of the service's account; root's if this host has no such account. The account
+    may be a number (a container's)."""
     import pwd
 
     name = _get_account(environ)
@@ -326,8 +329,10 @@ def _describe_stranger(what, uid, environ):
     import pwd
 
     try:
-        who = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
+        user = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
     except KeyError:
-        who = "uid %d" % (uid,)
-    told = "%s %s, who is neither root nor %s nor you: %s, or account = NAME if that is its account"
-    return told % (what, who, _get_account(environ), ADVICE)
+        user = "uid %d" % (uid,)
+    message = (
+        "%s %s, who is neither root nor %s nor you: %s, or account = NAME if that is its account"
+    )
+    return message % (what, user, _get_account(environ), ADVICE)

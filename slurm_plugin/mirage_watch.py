@@ -24,12 +24,15 @@ LONGEST_PAUSE_S = 30.0
 
 
 def ask_slurm(holder):
-    """`ended`, `cancelled`, `cut off`, `there`, or None: no answer that can be read."""
+    """Ask squeue about a holder. Return `ended`, `cancelled`, `cut off` (its processes may still
+    live), `there`, or None: no answer that can be read."""
     argv = ["squeue", "-h", "-t", "all", "-j", holder.job, "-O", "State:32,RestartCnt:16"]
-    # By which a user's environment narrows the answer.
-    unfiltered = {n: value for n, value in os.environ.items() if not n.startswith("SQUEUE_")}
+    # SQUEUE_ variables of the user would narrow the answer.
+    unfiltered = {
+        name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")
+    }
     try:
-        done = subprocess.run(  # noqa: S603 - squeue, and a number of ours
+        process = subprocess.run(  # noqa: S603 - squeue, and a number of ours
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -40,23 +43,25 @@ def ask_slurm(holder):
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    if done.returncode != 0:
-        # Of a job that it has purged slurmctld says so; any other error says nothing of the job.
-        return "cut off" if b"Invalid job id" in done.stderr else None
-    rows = [row.split() for row in done.stdout.decode("ascii", "replace").split("\n")]
-    words = [_judge_row(row, holder) for row in rows if row]
-    for word in (None, "there", "cut off", "cancelled"):  # a row for each het component
-        if word in words:
-            return word
-    return "ended" if words else None
+    if process.returncode != 0:
+        # slurmctld says "Invalid job id" for a job that it has purged. Other errors say nothing.
+        return "cut off" if b"Invalid job id" in process.stderr else None
+    rows = [row.split() for row in process.stdout.decode("ascii", "replace").split("\n")]
+    verdicts = [_judge_row(row, holder) for row in rows if row]
+    for verdict in (None, "there", "cut off", "cancelled"):  # a row for each het component
+        if verdict in verdicts:
+            return verdict
+    return "ended" if verdicts else None
 
 
-def _is_passed(chain, holder):
-    passed = mirage_lease.read_file(os.path.join(chain, "passed.%d" % (holder.link,))) or ""
-    return passed.strip() == holder.job
+def _was_passed_over(chain, holder):
+    """Return whether a successor has cancelled the holder's requeued job and taken its place."""
+    passed_job = mirage_lease.read_file(os.path.join(chain, "passed.%d" % (holder.link,))) or ""
+    return passed_job.strip() == holder.job
 
 
 def _judge_row(columns, holder):
+    """Return the verdict of one row of squeue; None if the row does not read."""
     if len(columns) != 2 or not columns[1].isdigit():
         return None
     state, restart = columns[0], int(columns[1])
@@ -68,7 +73,7 @@ def _judge_row(columns, holder):
 
 
 class Watch(object):
-    """One holder, watched until it is gone."""
+    """The watch over the holder of a lease, until that holder is gone."""
 
     def __init__(self, leases, lease, stale_s):
         self.lease = lease
@@ -78,71 +83,74 @@ class Watch(object):
         link = str(lease.holder.link)
         self._beats = [leases.get_path("beat", lease.number), os.path.join(chain, "beat", link)]
         self._end = os.path.join(chain, "ends", link)
-        self._seen = self._read_beats()
+        self._last_beats = self._read_beats()
         self._still_since = self._ask_at = time.monotonic()
         self._pause_s = min(1.0, stale_s)
-        self._word = None
+        self._verdict = None
         self.floor_s = self._read_floor()
         self._young_until = time.monotonic() + self._measure_youth()
 
     def is_young(self):
-        """True until the holder has worked for its floor: it is not asked to end before that."""
+        """Return True until the holder has worked for its floor: it is not asked to end before that."""
         return time.monotonic() < self._young_until
 
     def _read_floor(self):
-        """In seconds, from the start of the holder's work; 0 in a chain of an older wrapper."""
-        least = mirage_forecast.parse_whole(os.environ.get("MIRAGE_FLOOR"))
-        if least is None:
+        """Return the floor in seconds from the start of the holder's work; 0 for a chain of an older
+        wrapper, which sets no MIRAGE_FLOOR."""
+        min_runtime_s = mirage_forecast.parse_whole(os.environ.get("MIRAGE_FLOOR"))
+        if min_runtime_s is None:
             return 0
         holder = str(self.lease.holder.link)
         texts = [mirage_lease.read_file(os.path.join(self._chain, folder, holder))
                  for folder in ("began", "deadline")]  # fmt: skip
         began, deadline = [mirage_forecast.parse_whole((text or "").strip()) for text in texts]
         limit_s = 0 if began is None or deadline is None else max(0, deadline - began)
-        return mirage_forecast.compute_floor(least, limit_s)
+        return mirage_forecast.compute_floor(min_runtime_s, limit_s)
 
     def _measure_youth(self):
-        """Return the seconds that are left of the floor, and never more: clocks may differ. What
-        the holder took back is no new start."""
+        """Return the seconds that are left of the floor, at most the floor, since clocks may differ.
+        A lease that the holder took back is no new start."""
         age_s = time.time() - self._leases.find_start(self.lease)
         return self.floor_s - min(max(0, age_s), self.floor_s)
 
     def is_gone(self):
-        """True once Slurm says that the run is over; where it was cut off, also without a beat."""
+        """Return True once Slurm says that the run is over. A run that was cut off is gone once its
+        heartbeat has also stood still for stale_s: its processes may live on for a while."""
         now = time.monotonic()
-        seen = self._read_beats()
-        if seen != self._seen:
+        beats = self._read_beats()
+        if beats != self._last_beats:
             self._ask_at = now + self._stale_s
-            if seen[-1] != self._seen[-1]:  # the link's own word on its end: nearly gone
+            if beats[-1] != self._last_beats[-1]:  # the link has written its end
                 self._ask_at, self._pause_s = now, min(1.0, self._stale_s)
-            self._seen, self._still_since = seen, now
-        if now >= self._ask_at and self._word not in ("ended", "cancelled"):
-            self._word = self._ask_slurm()
+            self._last_beats, self._still_since = beats, now
+        if now >= self._ask_at and self._verdict not in ("ended", "cancelled"):
+            self._verdict = self._ask_slurm()
             self._ask_at = self._schedule_question()
-        if self._word in ("ended", "cancelled"):
+        if self._verdict in ("ended", "cancelled"):
             return True
-        return self._word == "cut off" and now - self._still_since >= self._stale_s
+        return self._verdict == "cut off" and now - self._still_since >= self._stale_s
 
     def is_cancelled(self):
-        """Gone by somebody's scancel: that is meant for the chain."""
-        return self._word == "cancelled"
+        """Return whether somebody cancelled the holder: that is meant for the chain."""
+        return self._verdict == "cancelled"
 
     def _ask_slurm(self):
-        """A requeued job that its successor cancelled was cut off: nobody meant the chain by it."""
+        """Ask Slurm. A requeued job that its successor cancelled counts as cut off: that cancellation
+        is not meant for the chain."""
         holder = self.lease.holder
-        word = ask_slurm(holder)
-        if word == "cancelled" and _is_passed(self._chain, holder):
+        verdict = ask_slurm(holder)
+        if verdict == "cancelled" and _was_passed_over(self._chain, holder):
             return "cut off"
-        return word
+        return verdict
 
     def _schedule_question(self):
         """Return when to ask next.
 
-        No question is asked while the beat moves, unless a link has written its end: it is about to
-        go.
+        No question is asked while the heartbeat moves, unless the link has written its end: then it
+        is about to go.
         """
         now = time.monotonic()
-        if self._word == "there" and self._seen[-1] is None:
+        if self._verdict == "there" and self._last_beats[-1] is None:
             until = self._still_since + self._stale_s
             if now < until:
                 return until

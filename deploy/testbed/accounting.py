@@ -42,7 +42,7 @@ def _make_files() -> None:
     _SEEDED.unlink(missing_ok=True)
     data.mkdir()
     shutil.chown(data, "slurm", "slurm")
-    done = subprocess.run(
+    process = subprocess.run(
         [
             "mariadb-install-db",
             f"--defaults-file={STATE}/my.cnf",
@@ -57,8 +57,8 @@ def _make_files() -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise TestbedError(f"mariadb-install-db:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
+    if process.returncode != 0:
+        raise TestbedError(f"mariadb-install-db:\n{process.stdout[-1000:]}{process.stderr[-1000:]}")
     _FILES_MADE.touch()
 
 
@@ -91,20 +91,20 @@ def _answers() -> bool:
 
 
 def _sql(statement: str) -> str:
-    done = _mariadb(statement)
-    if done.returncode != 0:
-        raise TestbedError(f"mariadb: {done.stderr.strip()}")
-    return done.stdout
+    process = _mariadb(statement)
+    if process.returncode != 0:
+        raise TestbedError(f"mariadb: {process.stderr.strip()}")
+    return process.stdout
 
 
 def wipe_history() -> None:
     """Forget all jobs, events and usage, but keep accounts and users; slurmdbd must be down."""
     tables = [name for name in _sql(f"show tables in {_DATABASE}").split() if _is_ours(name)]
-    kept = {f"{CLUSTER}_{name}" for name in _KEPT_TABLES}
+    kept_tables = {f"{CLUSTER}_{name}" for name in _KEPT_TABLES}
     statements = [
         f"delete from {_DATABASE}.{name}"  # noqa: S608 names from the database itself
         for name in tables
-        if name not in kept
+        if name not in kept_tables
     ]
     if statements:
         _sql(";".join(statements))

@@ -77,10 +77,10 @@ class Album:
 
     def answer(self, name: str, argv: Sequence[str], *, epochs: bool = False) -> None:
         """Keep standard output alone; a failure is a fault of this program."""
-        done = clients.run(argv, user="alice", env=_EPOCHS if epochs else None)
-        if done.returncode != 0:
-            raise TestbedError(f"{shlex.join(argv)}: {done.stderr.strip()}")
-        (self._directory / name).write_text(done.stdout)
+        process = clients.run(argv, user="alice", env=_EPOCHS if epochs else None)
+        if process.returncode != 0:
+            raise TestbedError(f"{shlex.join(argv)}: {process.stderr.strip()}")
+        (self._directory / name).write_text(process.stdout)
         self._index(name, ("SLURM_TIME_FORMAT=%s " if epochs else "") + _shown(argv))
 
     def outcome(
@@ -88,19 +88,19 @@ class Album:
     ) -> None:
         """Keep everything a caller of the command sees."""
         begin = time.monotonic()
-        done = clients.run(argv, user=user, script=script)
-        seen = {
+        process = clients.run(argv, user=user, script=script)
+        record = {
             "user": user,
             "argv": list(argv),
             "stdin": script,
-            "returncode": done.returncode,
-            "stdout": done.stdout,
-            "stderr": done.stderr,
+            "returncode": process.returncode,
+            "stdout": process.stdout,
+            "stderr": process.stderr,
             "seconds": round(time.monotonic() - begin, 1),
         }
-        text = json.dumps(seen, indent=1, ensure_ascii=False)
+        text = json.dumps(record, indent=1, ensure_ascii=False)
         (self._directory / f"{name}.json").write_text(text + "\n")
-        self._index(f"{name}.json", f"{user}: {_shown(argv)} → {done.returncode}")
+        self._index(f"{name}.json", f"{user}: {_shown(argv)} → {process.returncode}")
 
     def close(self, preface: str) -> None:
         (self._directory / "INDEX.md").write_text("\n".join([preface.strip(), *self._lines, ""]))

@@ -66,10 +66,10 @@ def _keep(name: str, argv: Sequence[str]) -> None:
 
 
 def _run(argv: Sequence[str], *, user: str) -> str:
-    done = clients.run(argv, user=user)
-    if done.returncode != 0:
-        raise TestbedError(f"{argv}: {done.stdout}{done.stderr.strip()}")
-    return done.stdout
+    process = clients.run(argv, user=user)
+    if process.returncode != 0:
+        raise TestbedError(f"{argv}: {process.stdout}{process.stderr.strip()}")
+    return process.stdout
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def _version(
 
 
 def _start() -> str:
-    """A slurmrestd of the user nobody, which passes tokens through to slurmctld.
+    """Start a slurmrestd as the user nobody, which passes tokens through to slurmctld.
 
     Without -s it serves all that it has, on every release.
     """
@@ -149,8 +149,8 @@ def _token() -> RestToken:
 
 def _versions(document: Mapping[str, Any]) -> list[str]:
     """Return what it serves and Mirage may read, the newest first."""
-    found = {match[2] for path in document["paths"] if (match := _ASKED.fullmatch(path))}
-    numbers = sorted((int(version.rpartition(".")[2]) for version in found), reverse=True)
+    versions = {match[2] for path in document["paths"] if (match := _ASKED.fullmatch(path))}
+    numbers = sorted((int(version.rpartition(".")[2]) for version in versions), reverse=True)
     return [f"v0.0.{number}" for number in numbers if number >= _OLDEST]
 
 
@@ -159,9 +159,11 @@ def _paths(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "paths": {
             path: {
-                method: {"parameters": [{"name": p["name"]} for p in told.get("parameters", ())]}
-                for method, told in methods.items()
-                if isinstance(told, dict)
+                method: {
+                    "parameters": [{"name": p["name"]} for p in operation.get("parameters", ())]
+                }
+                for method, operation in methods.items()
+                if isinstance(operation, dict)
             }
             for path, methods in document["paths"].items()
             if _ASKED.fullmatch(path)
@@ -182,14 +184,14 @@ def _trimmed(
 
 def _family(row: Mapping[str, Any]) -> set[int]:
     """The numbers that a job goes by: its own, and the first of its array or heterogeneous job."""
-    given = [row["job_id"], row.get("array_job_id"), row.get("het_job_id")]
-    given += [(row.get(name) or {}).get("job_id") for name in ("array", "het")]
-    return {n for n in (_number(value) for value in given) if n}
+    numbers = [row["job_id"], row.get("array_job_id"), row.get("het_job_id")]
+    numbers += [(row.get(name) or {}).get("job_id") for name in ("array", "het")]
+    return {n for n in (_number(value) for value in numbers) if n}
 
 
 def _number(value: Any) -> int | None:
-    found = value.get("number") if isinstance(value, Mapping) else value
-    return found if isinstance(found, int) else None
+    number = value.get("number") if isinstance(value, Mapping) else value
+    return number if isinstance(number, int) else None
 
 
 def _folder() -> Path:
@@ -206,10 +208,10 @@ def _text(name: str, argv: list[str], more: Mapping[str, str] | None = None) -> 
 
 
 def _answer(argv: list[str], more: Mapping[str, str] | None = None) -> str:
-    done = clients.run(argv, user=SERVICE_USER, env={**PLAIN_ANSWERS, **(more or {})})
-    if done.returncode != 0:
-        raise TestbedError(f"{argv}: {done.stderr.strip()}")
-    return done.stdout
+    process = clients.run(argv, user=SERVICE_USER, env={**PLAIN_ANSWERS, **(more or {})})
+    if process.returncode != 0:
+        raise TestbedError(f"{argv}: {process.stderr.strip()}")
+    return process.stdout
 
 
 if __name__ == "__main__":

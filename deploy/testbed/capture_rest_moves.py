@@ -23,7 +23,7 @@ sys.path.insert(0, str(_ROOT))
 
 from mirage.slurm.clients.restd.token import RestToken  # noqa: E402 - after the path
 from mirage.slurm.restd import envelope  # noqa: E402
-from tests.support.cluster.rest_host import RestHost, started  # noqa: E402
+from tests.support.cluster.rest_host import RestHost, running_slurmrestd  # noqa: E402
 from tests.support.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
 
 _DATA = _ROOT / "tests" / "data" / "slurmrestd-moves"
@@ -65,12 +65,12 @@ def main() -> int:
     release = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True).stdout
     _DATA.mkdir(parents=True, exist_ok=True)
     try:
-        with started(testbed) as host:
+        with running_slurmrestd(testbed) as host:
             for version in _served(host):
                 asker = Asker(host, version)
                 _capture(testbed, asker)
-                told = {"release": release.split()[-1], "answers": asker.kept}
-                text = json.dumps(told, indent=1, sort_keys=True)
+                document = {"release": release.split()[-1], "answers": asker.kept}
+                text = json.dumps(document, indent=1, sort_keys=True)
                 (_DATA / f"{version}.json").write_text(text + "\n")
     finally:
         testbed.down()
@@ -79,8 +79,10 @@ def main() -> int:
 
 def _served(host: RestHost) -> list[str]:
     document = Asker(host, "").ask("openapi", "GET", "/openapi/v3")
-    found = [version for version in envelope.KNOWN if f"/slurm/{version}/" in str(document)]
-    return [version for version in found if not (_DATA / f"{version}.json").exists()]
+    versions = [
+        version for version in envelope.SUPPORTED_VERSIONS if f"/slurm/{version}/" in str(document)
+    ]
+    return [version for version in versions if not (_DATA / f"{version}.json").exists()]
 
 
 def _capture(testbed: Testbed, asker: Asker) -> None:
@@ -137,21 +139,21 @@ def _history(testbed: Testbed, asker: Asker, first: int, standby: int) -> None:
     now = int(testbed.now())
     window = [("start_time", f"uts{now - 1}"), ("end_time", f"uts{now + 1}")]
     testbed.wait_until(lambda: testbed.now() > now + 1, 10, "the window's end")
-    taken = [flag for flag in _WHOLLY if f"'{flag}'" in str(asker.kept["openapi"])]
-    asker.records("window-cut", *window, *((flag, "true") for flag in taken[:2]))
-    asker.records("window", *window, *((flag, "true") for flag in taken))
+    flags = [flag for flag in _WHOLLY if f"'{flag}'" in str(asker.kept["openapi"])]
+    asker.records("window-cut", *window, *((flag, "true") for flag in flags[:2]))
+    asker.records("window", *window, *((flag, "true") for flag in flags))
     asker.kept["jobs"] = {"running": first, "waiting": standby, "since": now - 1, "until": now + 1}
 
 
 def _without_the_daemons(testbed: Testbed, asker: Asker, standby: int) -> None:
-    own = asker.host.token("mirage")
-    forged = replace(own, text=f"{own.text[:-4]}AAAA")
+    token = asker.host.token("mirage")
+    forged = replace(token, text=f"{token.text[:-4]}AAAA")
     asker.job("forged-token", "GET", standby, token=forged)
     testbed.stop_dbd()
     asker.records("dbd-away", ("step", str(standby)))
     testbed.start_dbd()
     testbed.stop_ctld()
-    asker.job("ctld-away", "GET", standby, token=own)
+    asker.job("ctld-away", "GET", standby, token=token)
     testbed.start_ctld()
 
 
@@ -173,17 +175,17 @@ def _exchange(
 
 def _trimmed(raw: bytes, version: str) -> Any:
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except ValueError:
         return raw.decode(errors="replace")
-    if "paths" in found:
-        return {"paths": _paths(found["paths"], version)}
-    kept = {key: value for key, value in found.items() if key != "meta"}
-    if "jobs" in kept:
-        kept["jobs"] = [
-            {k: v for k, v in job.items() if k in _KEPT.split()} for job in kept["jobs"]
+    if "paths" in document:
+        return {"paths": _paths(document["paths"], version)}
+    answer = {key: value for key, value in document.items() if key != "meta"}
+    if "jobs" in answer:
+        answer["jobs"] = [
+            {k: v for k, v in job.items() if k in _KEPT.split()} for job in answer["jobs"]
         ]
-    return kept
+    return answer
 
 
 def _paths(paths: Mapping[str, Any], version: str) -> dict[str, Any]:
@@ -191,9 +193,9 @@ def _paths(paths: Mapping[str, Any], version: str) -> dict[str, Any]:
     kept = [path for path in paths if f"/{version}" in path and path.rstrip("/").endswith("/jobs")]
     return {
         path: {
-            method: {"parameters": [{"name": p["name"]} for p in told.get("parameters", ())]}
-            for method, told in paths[path].items()
-            if isinstance(told, dict)
+            method: {"parameters": [{"name": p["name"]} for p in operation.get("parameters", ())]}
+            for method, operation in paths[path].items()
+            if isinstance(operation, dict)
         }
         for path in kept
     }

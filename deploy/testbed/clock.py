@@ -34,12 +34,12 @@ def start(speed: int) -> None:
     hold = ["faketime", "-f", f"+0 x{speed}", "sh", "-c", _HOLD, "sh", str(ENV_FILE)]
     daemons.start(DAEMON, hold)
     daemons.wait_for("the clock", ENV_FILE.exists, daemon=DAEMON)
-    before = time.time()
-    shown = subprocess.run(
+    started_at = time.time()
+    process = subprocess.run(
         ["date", "+%s.%N"], capture_output=True, text=True, check=True, env=environment()
     )
-    real_s = (before + time.time()) / 2
-    fields = {"speed": speed, "real_s": real_s, "shown_s": float(shown.stdout)}
+    real_s = (started_at + time.time()) / 2
+    fields = {"speed": speed, "real_s": real_s, "shown_s": float(process.stdout)}
     _ORIGIN_FILE.write_text(json.dumps(fields))
 
 

@@ -129,7 +129,7 @@ def _log_tail(daemon: str) -> str:
 def kill_job_steps() -> None:
     """Kill the job steps of our nodes and all they started: a step outlives its slurmd.
 
-    They are told from anybody else's by the log of our slurmd, which they hold open.
+    They hold the log of our slurmd open, which nobody else's steps do.
     """
     for pid in _step_daemons():
         for member in [*_descendants(pid), pid]:
@@ -147,12 +147,12 @@ def _step_daemons() -> Iterator[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, children.read_text().split()):
-                found += [*_descendants(child), child]
-    return found
+                pids += [*_descendants(child), child]
+    return pids
 
 
 def stop_tree(name: str) -> None:

@@ -48,8 +48,10 @@ def missing_packages() -> list[str]:
         text=True,
         check=False,
     )
-    there = {line.split()[0] for line in query.stdout.splitlines() if line.endswith(" installed")}
-    return [name for name in PACKAGES if name not in there]
+    installed = {
+        line.split()[0] for line in query.stdout.splitlines() if line.endswith(" installed")
+    }
+    return [name for name in PACKAGES if name not in installed]
 
 
 def install(packages: list[str]) -> None:
@@ -60,10 +62,10 @@ def install(packages: list[str]) -> None:
         if _apt("install", *packages).returncode == 0:
             return
         _apt("update")
-        done = _apt("install", *packages)
-    if done.returncode != 0:
+        process = _apt("install", *packages)
+    if process.returncode != 0:
         raise TestbedError(
-            f"apt-get could not install {' '.join(packages)}:\n{done.stdout[-2000:]}"
+            f"apt-get could not install {' '.join(packages)}:\n{process.stdout[-2000:]}"
         )
 
 

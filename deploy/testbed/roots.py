@@ -33,7 +33,7 @@ _LIST = re.compile(r"'(?P<mirror>\S+)/dists/(?P<codename>[^/']+)/InRelease'")
 
 
 def make(release: str, *, fresh: bool = False) -> Path:
-    """Return the root of a Debian release; where there is none of today's recipe, make it."""
+    """Return the root of a Debian release; make it if there is none of the present recipe."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache = caches / "mirage-tests" / "roots"
     cache.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,10 @@ def _make(release: str, root: Path, cache: Path) -> None:
         if shutil.which("debootstrap") is None:
             _install_debootstrap(release)
         words = ["bash", str(_RECIPE), release, str(part), _mirror(release)]
-        done = subprocess.run(
+        process = subprocess.run(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
         )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise _unmade(release, f"{_last_line(log.read_text())} (all of it: {log})")
     (part / _MADE).write_text(_installed(part))
     for old in cache.glob(f"{release}-*"):
@@ -91,14 +91,14 @@ def _install_debootstrap(release: str) -> None:
 
 
 def _mirror(release: str) -> str:
-    """Where this host's own apt finds its release, and so all others of Debian's archive."""
-    here = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    """Return the mirror from which this host's apt gets its release: it has Debian's others too."""
+    codename = platform.freedesktop_os_release().get("VERSION_CODENAME")
     words = ["apt-get", "--print-uris", "update"]
-    told = subprocess.run(words, capture_output=True, text=True, check=False).stdout
-    for found in _LIST.finditer(told):
-        if found["codename"] == here:
-            return found["mirror"]
-    raise _unmade(release, f"this host's apt names no archive of {here}")
+    text = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    for match in _LIST.finditer(text):
+        if match["codename"] == codename:
+            return match["mirror"]
+    raise _unmade(release, f"this host's apt names no archive of {codename}")
 
 
 def _installed(root: Path) -> str:
@@ -108,8 +108,8 @@ def _installed(root: Path) -> str:
 
 
 def _idle_s(root: Path) -> float:
-    made = root / _MADE
-    return time.time() - made.stat().st_mtime if made.exists() else math.inf
+    marker = root / _MADE
+    return time.time() - marker.stat().st_mtime if marker.exists() else math.inf
 
 
 def _remove_unused(root: Path) -> None:

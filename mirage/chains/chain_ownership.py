@@ -39,20 +39,20 @@ def is_contradicted(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> b
     job_id = chain.registered_job
     if job_id is None:
         return False
-    in_queue = None if queue is None else queue.find_job(job_id)
-    named = in_queue or next((job for job in jobs if job.job_id == job_id), None)
-    if named is None or named.uid is None:
+    queued_job = None if queue is None else queue.find_job(job_id)
+    named_job = queued_job or next((job for job in jobs if job.job_id == job_id), None)
+    if named_job is None or named_job.uid is None:
         return False
-    mark = find_mark(named.comment)
-    unmarked = in_queue is not None and (mark is None or mark.chain_id != chain.chain_id)
-    return named.uid != chain.uid or unmarked
+    mark = find_mark(named_job.comment)
+    lacks_mark = queued_job is not None and (mark is None or mark.chain_id != chain.chain_id)
+    return named_job.uid != chain.uid or lacks_mark
 
 
 def adopt_chain(
     tx: Transaction,
     cluster_id: int,
     chain: Chain | None,
-    found: Sequence[tuple[Mark, Job]],
+    marked_jobs: Sequence[tuple[Mark, Job]],
     now: int,
 ) -> Chain | None:
     """Give a chain without a valid registration to the user of its first job; return the chain.
@@ -62,68 +62,69 @@ def adopt_chain(
     makes a submit time later, never earlier. The chain gets the settings in that job's comment
     (`slurm.text.chain_settings`). A chain whose job asks for no service is not adopted.
     """
-    chain_id = found[0][0].chain_id
-    named = [
+    chain_id = marked_jobs[0][0].chain_id
+    candidates = [
         (job.submit, job.job_id, mark.index, job)
-        for mark, job in found
+        for mark, job in marked_jobs
         if job.uid is not None and is_made_for(chain_id, job.uid)
     ]
-    if not named:
+    if not candidates:
         return chain
-    *_, index, first = min(named, key=lambda one: one[:3])
+    *_, index, first = min(candidates, key=lambda candidate: candidate[:3])
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
-    wished = parse_chain_settings(first)
-    if wished.alone:
+    settings = parse_chain_settings(first)
+    if settings.alone:
         return chain
-    taken = _apply_wishes(
-        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), wished
+    adopted = _apply_settings(
+        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), settings
     )
-    chains.save_chain(tx, cluster_id, taken)
-    what: dict[str, object] = {"link": index, "job": first.job_id}
-    if wished.policy != taken.policy:
-        what["unknown_policy"] = wished.policy
-    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
+    chains.save_chain(tx, cluster_id, adopted)
+    detail: dict[str, object] = {"link": index, "job": first.job_id}
+    if settings.policy != adopted.policy:
+        detail["unknown_policy"] = settings.policy
+    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=detail)
     audit.write_entry(tx, cluster_id, entry)
-    return taken
+    return adopted
 
 
-def _apply_wishes(chain: Chain, wished: ChainSettings) -> Chain:
-    """Return the chain with the settings that its job tells; all others get the strictest value.
+def _apply_settings(chain: Chain, settings: ChainSettings) -> Chain:
+    """Return the chain with the settings in its job's comment.
 
-    The user may have asked that links never overlap. A link that starts early all the same is then
-    sent back, and loses the age that it has earned.
+    A setting that the comment lacks gets its strictest value. The user may have asked that links
+    never overlap: a link that starts early all the same is then sent back, and loses the age that
+    it has earned.
     """
     return replace(
         chain,
-        style=wished.style or Style.SEQUENTIAL,
-        max_overlap_s=wished.max_overlap_s or 0,
-        mode=wished.mode or chain.mode,
-        presubmit=wished.presubmit or chain.presubmit,
-        # A name that no policy has would fail at each look.
-        policy=wished.policy if wished.policy and is_known(wished.policy) else None,
-        overlap_price=get_first_price(wished.style, wished.overlap_price),
-        asked_price=wished.overlap_price,
-        total_s=wished.total_s,
-        min_runtime_s=wished.min_runtime_s,
-        max_returns=wished.max_returns,
+        style=settings.style or Style.SEQUENTIAL,
+        max_overlap_s=settings.max_overlap_s or 0,
+        mode=settings.mode or chain.mode,
+        presubmit=settings.presubmit or chain.presubmit,
+        # A name that no policy has would fail in each tick.
+        policy=settings.policy if settings.policy and is_known(settings.policy) else None,
+        overlap_price=get_first_price(settings.style, settings.overlap_price),
+        asked_price=settings.overlap_price,
+        total_s=settings.total_s,
+        min_runtime_s=settings.min_runtime_s,
+        max_returns=settings.max_returns,
     )
 
 
 def report_foreign_marks(
-    tx: Transaction, cluster_id: int, found: Sequence[tuple[ChainId, Job]], now: int
+    tx: Transaction, cluster_id: int, foreign_jobs: Sequence[tuple[ChainId, Job]], now: int
 ) -> None:
     """Write into the audit, once for each chain and user, that the mark on a job was ignored."""
     first: dict[tuple[ChainId, int], Job] = {}
-    for chain_id, job in found:
+    for chain_id, job in foreign_jobs:
         if job.uid is not None:
             first.setdefault((chain_id, job.uid), job)
     if not first:
         return
     past = audit.list_chain_entries(tx, cluster_id, {chain_id for chain_id, _ in first}, FOREIGN)
-    told = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
+    reported = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
     for (chain_id, uid), job in first.items():
-        if (chain_id, uid) in told:
+        if (chain_id, uid) in reported:
             continue
         entry = AuditEntry(
             at=now,

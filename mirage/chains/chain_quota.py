@@ -33,52 +33,53 @@ class ChainQuota:
 
 
 def check_chain_quota(
-    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: ChainQuota, *, now: int
+    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, quota: ChainQuota, *, now: int
 ) -> None:
     """Raise TooMany if the user has no room for this chain; a chain that is stored has its room."""
     if chains.find_chains(tx, cluster_id, [chain_id]):
         return
-    if chain_counts.count_live_chains(tx, cluster_id, uid) >= bounds.live:
+    if chain_counts.count_live_chains(tx, cluster_id, uid) >= quota.live:
         raise TooMany(
-            f"you have {bounds.live} chains that have not ended, the limit on this cluster "
+            f"you have {quota.live} chains that have not ended, the limit on this cluster "
             "(max_chains_per_user): Mirage manages this chain once another one of yours has ended"
         )
-    begun = chain_counts.count_registrations_since(tx, cluster_id, uid, now - DAY_S)
-    if begun.chains >= bounds.a_day:
+    recent = chain_counts.count_registrations_since(tx, cluster_id, uid, now - DAY_S)
+    if recent.chains >= quota.a_day:
         raise TooMany(
-            f"{bounds.a_day} chains of yours began in the last 24 hours, the limit on this cluster "
+            f"{quota.a_day} chains of yours began in the last 24 hours, the limit on this cluster "
             "(quota.registrations_per_day): register this chain again later, or Mirage manages it "
             "without its settings",
-            (begun.first or now) + DAY_S - now,
+            (recent.first or now) + DAY_S - now,
         )
 
 
 def filter_followed_jobs(
-    tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: ChainQuota, *, now: int
+    tx: Transaction, cluster_id: int, jobs: Sequence[Job], quota: ChainQuota, *, now: int
 ) -> list[Job]:
     """Return the jobs, without those of new chains whose user already has the most allowed."""
-    named = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
-    ids = set(named.values())
-    new = ids - chains.find_chains(tx, cluster_id, ids).keys()
-    left: dict[int, int] = {}
-    beyond: set[ChainId] = set()
+    chain_of_job = {job.job_id: mark.chain_id for mark, job in parse_marks(jobs)}
+    chain_ids = set(chain_of_job.values())
+    new = chain_ids - chains.find_chains(tx, cluster_id, chain_ids).keys()
+    room: dict[int, int] = {}
+    beyond_quota: set[ChainId] = set()
+    # Of the new chains, those whose jobs were submitted first take the room that is left.
     for job in sorted(jobs, key=lambda job: (job.submit, job.job_id)):
-        chain_id = named.get(job.job_id)
+        chain_id = chain_of_job.get(job.job_id)
         if chain_id not in new or job.uid is None or not is_made_for(chain_id, job.uid):
             continue
         new.discard(chain_id)
-        if job.uid not in left:
-            begun = chain_counts.count_registrations_since(tx, cluster_id, job.uid, now - DAY_S)
+        if job.uid not in room:
+            recent = chain_counts.count_registrations_since(tx, cluster_id, job.uid, now - DAY_S)
             live = chain_counts.count_live_chains(tx, cluster_id, job.uid)
-            left[job.uid] = min(bounds.live - live, bounds.a_day - begun.chains)
-        if left[job.uid] <= 0:
-            beyond.add(chain_id)
-        left[job.uid] -= 1
-    if beyond:
+            room[job.uid] = min(quota.live - live, quota.a_day - recent.chains)
+        if room[job.uid] <= 0:
+            beyond_quota.add(chain_id)
+        room[job.uid] -= 1
+    if beyond_quota:
         _seldom.log_event(
             _log.info,
             "chains run as plain Slurm jobs: their users have reached max_chains_per_user or "
             "quota.registrations_per_day",
-            chains=len(beyond),
+            chains=len(beyond_quota),
         )
-    return [job for job in jobs if named.get(job.job_id) not in beyond]
+    return [job for job in jobs if chain_of_job.get(job.job_id) not in beyond_quota]

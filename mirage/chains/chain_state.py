@@ -2,7 +2,7 @@
 
 Nothing here sends a command to Slurm. Each link has guards of its own (slurm_plugin), which end the
 link or pause the chain. This module has the same guards for links whose own guards did not work. It
-sees the links in queue and accounting, and so acts later than they do.
+reads the links' state from queue and accounting, so it acts later than they do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,15 @@ CATCHING_UP_S = 3600
 """If accounting has been read up to an instant longer ago than this, the service was away and
 catches up. Accounting may then still tell of later links."""
 _WAITS_FOR_HISTORY_S = 86400
-"""So long after a link was last seen accounting is waited for: a site may have turned it off."""
+"""Seconds after a link was last seen during which the verdict waits for accounting to catch up; not
+longer, since a site may have turned accounting off."""
 
 FAILS_FAST_S = 600
 """A link that fails within this time has failed fast; `--mirage-min-runtime` sets another time."""
 FAST_FAILURES = 3
 """This many links in a row that failed fast pause the chain. The links' own guard stops at two."""
 _FAST_FOR_LINKS = 2
+"""The links' own guard ends a link before its script after this many that failed fast."""
 
 BLINK_S = 60
 BLINKS = 5
@@ -51,7 +53,8 @@ _TOTAL_SLACK_S = 60
 """Seconds of each link's run that its own count of `--mirage-total` may lack: it leaves out the
 time before the script."""
 
-_OF_A_WAIT = frozenset({Risk.HINDERED, Risk.LATE, Risk.MOVE_REFUSED})
+_WAITING_RISKS = frozenset({Risk.HINDERED, Risk.LATE, Risk.MOVE_REFUSED})
+"""Risks of a link that waits, which end when the link starts."""
 
 _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
 
@@ -72,27 +75,27 @@ class _ChainView:
     links: Sequence[Link]
     now: int
     history_until: int | None
-    foreseen: ChainRisk | None
+    foreseen_risk: ChainRisk | None
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
         return script_turns.compute_script_starts(self.chain, self.links)
 
     @property
-    def began(self) -> list[Link]:
+    def begun_links(self) -> list[Link]:
         """Return the links whose script has begun; before that a link is still a standby."""
         return [link for link in self.links if link.index in self.script_starts]
 
-    def keep_state(self, found: ChainRisk | Cause | None = None) -> ChainVerdict:
+    def keep_state(self, finding: ChainRisk | Cause | None = None) -> ChainVerdict:
         """Return a verdict that keeps the chain's state, and a pause's cause.
 
-        `found` becomes the risk, or the cause, of a chain that is active.
+        `finding` becomes the risk, or the cause, of a chain that is active.
         """
         if self.chain.state is not ChainState.ACTIVE:
             return ChainVerdict(self.chain.state, self.chain.cause)
-        if isinstance(found, Cause):
-            return ChainVerdict(self.chain.state, found)
-        return ChainVerdict(self.chain.state, at_risk=found)
+        if isinstance(finding, Cause):
+            return ChainVerdict(self.chain.state, finding)
+        return ChainVerdict(self.chain.state, at_risk=finding)
 
     @property
     def resumed_at(self) -> int:
@@ -104,7 +107,7 @@ class _ChainView:
 
     @property
     def proves_s(self) -> int:
-        """Return the seconds after which a link has not run in vain."""
+        """Return the seconds that a link must run so that it does not count as a failed one."""
         return max(self.fails_fast_s, BLINK_S)
 
     def compute_run_s(self, link: Link) -> int:
@@ -134,7 +137,7 @@ class _ChainView:
             max(
                 0, (link.end or link.get_planned_end() or self.now) - self.script_starts[link.index]
             )
-            for link in self.began
+            for link in self.begun_links
         )
 
 
@@ -148,239 +151,247 @@ def judge_chain(
     links: Sequence[Link],
     now: int,
     history_until: int | None = None,
-    foreseen: ChainRisk | None = None,
+    foreseen_risk: ChainRisk | None = None,
 ) -> ChainVerdict | None:
     """Return the state that the links call for and why; None if nothing can be concluded yet.
 
     `links` are sorted by index. `now` is in epoch seconds, and so is `history_until`, up to which
-    accounting has been read; None: accounting is not read. `foreseen` is what the chain is at risk
-    of if the links show nothing worse (`link_risks.foresee_risks`).
+    accounting has been read; None: accounting is not read. `foreseen_risk` is the chain's risk if
+    the links show nothing worse (`link_risks.foresee_risks`).
     """
-    look = _ChainView(chain, links, now, history_until, foreseen)
-    began = look.began
-    if not began:
-        return _judge_never_started(look)
-    newest = began[-1]
-    if (cancelled := _find_cancelled_link(look)) is not None:
+    view = _ChainView(chain, links, now, history_until, foreseen_risk)
+    begun_links = view.begun_links
+    if not begun_links:
+        return _judge_never_started(view)
+    newest = begun_links[-1]
+    if (cancelled := _find_cancelled_link(view)) is not None:
         cause = build_mirage_cause(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
         return ChainVerdict(ChainState.CANCELLED, cause)
     if chain.links_planned is not None and newest.index >= chain.links_planned:
-        over = all(link.state is LinkState.ENDED for link in began)
-        done = ChainVerdict(
+        have_ended = all(link.state is LinkState.ENDED for link in begun_links)
+        finished = ChainVerdict(
             ChainState.FINISHED, build_mirage_cause(Reason.ALL_LINKS_RAN, newest.index)
         )
-        return done if over else _judge_recovery(look, newest) or look.keep_state()
-    if chain.state is ChainState.ACTIVE and (paused := _judge_run_in_vain(look)) is not None:
-        return paused
-    behind = (li for li in links if li.index > newest.index and look.is_waiting(li))
-    standby = next(behind, None)
+        return finished if have_ended else _judge_recovery(view, newest) or view.keep_state()
+    if chain.state is ChainState.ACTIVE and (pause := _judge_run_in_vain(view)) is not None:
+        return pause
+    waiting = (li for li in links if li.index > newest.index and view.is_waiting(li))
+    standby = next(waiting, None)
     if standby is not None:
-        return _judge_recovery(look, newest) or _judge_waiting(look, standby)
-    return _judge_without_standby(look, newest)
+        return _judge_recovery(view, newest) or _judge_waiting(view, standby)
+    return _judge_without_standby(view, newest)
 
 
-def _find_cancelled_link(look: _ChainView) -> Link | None:
-    """The cancelled link that ended its chain, if there is one.
+def _find_cancelled_link(view: _ChainView) -> Link | None:
+    """Return the cancelled link that ended its chain; None if there is none.
 
     The chain goes on if the successor's script already ran beside the cancelled link. If the
     successor waited, or starts later, its guard ends it before the user's script begins. The chain
     also goes on with a link that was submitted after the cancellation: its owner resumed the chain
     (`mirage-link resume`).
     """
-    last = look.links[-1]
-    for link, successor in zip_longest(look.began, look.began[1:]):
-        if link.end_state is not JobState.CANCELLED or _has_run_beside(look, link, successor):
+    last = view.links[-1]
+    for link, successor in zip_longest(view.begun_links, view.begun_links[1:]):
+        if link.end_state is not JobState.CANCELLED or _has_run_beside(view, link, successor):
             continue
         if last.index <= link.index or last.submit <= (link.end or link.seen_at):
             return link
     return None
 
 
-def _has_run_beside(look: _ChainView, link: Link, successor: Link | None) -> bool:
+def _has_run_beside(view: _ChainView, link: Link, successor: Link | None) -> bool:
     if successor is None or link.end is None:
         return False
-    return look.script_starts[successor.index] < link.end
+    return view.script_starts[successor.index] < link.end
 
 
-def _judge_never_started(look: _ChainView) -> ChainVerdict | None:
+def _judge_never_started(view: _ChainView) -> ChainVerdict | None:
     """Judge a chain of which no script has begun.
 
     The chain counts as cancelled only if Slurm says so of its jobs. A job that Slurm no longer
     shows may still exist.
     """
-    links = look.links
-    if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
+    links = view.links
+    if not links and view.now - view.chain.created_at > NEVER_SEEN_S:
         return ChainVerdict(ChainState.FAILED, build_mirage_cause(Reason.NEVER_SEEN))
-    ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
-    if ended and links[-1].end_state is not JobState.UNKNOWN:
+    have_ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
+    if have_ended and links[-1].end_state is not JobState.UNKNOWN:
         return ChainVerdict(ChainState.CANCELLED, build_mirage_cause(Reason.NEVER_STARTED))
     waiting = next((link for link in links if link.state is LinkState.PENDING), None)
-    return None if waiting is None else _judge_waiting(look, waiting)
+    return None if waiting is None else _judge_waiting(view, waiting)
 
 
-def _judge_waiting(look: _ChainView, standby: Link) -> ChainVerdict:
+def _judge_waiting(view: _ChainView, standby: Link) -> ChainVerdict:
     if standby.state is LinkState.RUNNING:
-        return look.keep_state(_build_wait_cause(look, standby))
-    found = link_risks.find_waiting_risk(standby, look.links)
-    # Mirage lifts the hold of a resumed chain after this look: it is no risk yet.
-    held = isinstance(found, ChainRisk) and found.word in link_risks.HOLDS
-    ours = held and look.now - look.resumed_at <= GRACE_S
-    if found is None:
-        return look.keep_state(look.foreseen)
-    return look.keep_state(None if ours else found)
+        return view.keep_state(_build_wait_cause(view, standby))
+    finding = link_risks.find_waiting_risk(standby, view.links)
+    if finding is None:
+        return view.keep_state(view.foreseen_risk)
+    # Mirage lifts the hold of a resumed chain after this look at the queue: it is no risk yet.
+    is_held = isinstance(finding, ChainRisk) and finding.word in link_risks.HOLDS
+    is_lifted_soon = is_held and view.now - view.resumed_at <= GRACE_S
+    return view.keep_state(None if is_lifted_soon else finding)
 
 
-def _build_wait_cause(look: _ChainView, link: Link) -> Cause:
-    before = script_turns.find_awaited_links(look.chain, look.links)[link.index]
-    awaited = f"{before.index} {before.job_id}"
-    return build_mirage_cause(Reason.WAITS_FOR, link.index, link.job_id, awaited)
+def _build_wait_cause(view: _ChainView, link: Link) -> Cause:
+    awaited = script_turns.find_awaited_links(view.chain, view.links)[link.index]
+    detail = f"{awaited.index} {awaited.job_id}"
+    return build_mirage_cause(Reason.WAITS_FOR, link.index, link.job_id, detail)
 
 
-def _judge_run_in_vain(look: _ChainView) -> ChainVerdict | None:
+def _judge_run_in_vain(view: _ChainView) -> ChainVerdict | None:
     """Return a pause if the chain's last links ran for nothing, one after the other; else None."""
-    if look.compute_run_s(look.began[-1]) >= look.proves_s:
+    if view.compute_run_s(view.begun_links[-1]) >= view.proves_s:
         return None
-    ended = [li for li in look.began[::-1] if li.state is LinkState.ENDED]
-    failed = [*takewhile(look.has_failed_fast, ended)][:FAST_FAILURES]
-    if len(failed) == FAST_FAILURES and _is_since_resumed(look, failed):
+    ended = [li for li in view.begun_links[::-1] if li.state is LinkState.ENDED]
+    failed = [*takewhile(view.has_failed_fast, ended)][:FAST_FAILURES]
+    if len(failed) == FAST_FAILURES and _is_since_resumed(view, failed):
         return _pause_for(Reason.FAILED_FAST)
-    behind = next((li for li in look.links if ended and li.index > ended[0].index), None)
-    goes_on = behind is not None and (look.is_waiting(behind) or behind in look.began)
-    return _pause_for(Reason.BRIEF) if goes_on and _is_loop(look, ended, BLINK_S, behind) else None
+    successor = next((li for li in view.links if ended and li.index > ended[0].index), None)
+    goes_on = successor is not None and (
+        view.is_waiting(successor) or successor in view.begun_links
+    )
+    is_loop = goes_on and _is_loop(view, ended, BLINK_S, successor)
+    return _pause_for(Reason.BRIEF) if is_loop else None
 
 
 def _is_loop(
-    look: _ChainView, ended: Sequence[Link], under_s: int, behind: Link | None = None
+    view: _ChainView, ended: Sequence[Link], under_s: int, successor: Link | None = None
 ) -> bool:
-    """Return whether the last links, `ended` has the newest first, were all so brief.
+    """Return whether the last BLINKS links each ran for less than `under_s` seconds.
 
-    Links before one that was submitted after their end do not count: somebody resumed the chain.
-    With presubmit=all, links may be left over when the work is done: each sees that, and ends.
+    `ended` has the newest link first, and `successor` is the link after it. If a link was submitted
+    after the end of the link before it, somebody resumed the chain, and it is no loop. With
+    presubmit=all, links may be left over when the work is done: each sees that, and ends.
     """
-    blinked: list[Link] = []
+    brief_links: list[Link] = []
     for link in ended[:BLINKS]:
-        is_resumed = behind is not None and behind.submit > (link.end or link.seen_at)
-        if is_resumed or look.compute_ended_run_s(link) >= under_s:
+        is_resumed = successor is not None and successor.submit > (link.end or link.seen_at)
+        if is_resumed or view.compute_ended_run_s(link) >= under_s:
             return False
-        behind = link
-        blinked.append(link)
-    loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
-    return loops and _is_since_resumed(look, blinked)
+        successor = link
+        brief_links.append(link)
+    is_loop = len(brief_links) == BLINKS and view.chain.presubmit is Presubmit.NEXT
+    return is_loop and _is_since_resumed(view, brief_links)
 
 
 def _pause_for(reason: Reason) -> ChainVerdict:
     return ChainVerdict(ChainState.PAUSED, build_mirage_cause(reason))
 
 
-def _judge_recovery(look: _ChainView, newest: Link) -> ChainVerdict | None:
-    """Return an active chain if a link runs in spite of Mirage's pause; else None.
+def _judge_recovery(view: _ChainView, newest: Link) -> ChainVerdict | None:
+    """Return a verdict of an active chain if a link runs in spite of Mirage's pause; else None.
 
-    In mode `shadow` a pause holds nothing back. The link must have run longer than those that
-    caused the pause.
+    In mode `shadow` a pause places no hold, so a link may start. The link must have run longer than
+    those that caused the pause.
     """
-    paused = look.chain.state is ChainState.PAUSED and look.chain.actor is Actor.MIRAGE
-    lives = newest.state is LinkState.RUNNING and look.compute_run_s(newest) >= look.proves_s
-    return ChainVerdict(ChainState.ACTIVE) if paused and lives else None
+    is_paused = view.chain.state is ChainState.PAUSED and view.chain.actor is Actor.MIRAGE
+    runs = newest.state is LinkState.RUNNING and view.compute_run_s(newest) >= view.proves_s
+    return ChainVerdict(ChainState.ACTIVE) if is_paused and runs else None
 
 
-def _is_since_resumed(look: _ChainView, links: Sequence[Link]) -> bool:
+def _is_since_resumed(view: _ChainView, links: Sequence[Link]) -> bool:
     """Return whether all `links` started since the owner last resumed the chain.
 
     Failures that the owner has seen and answered with a resume do not count against the chain
     again.
     """
-    return all((link.start or 0) >= look.resumed_at for link in links)
+    return all((link.start or 0) >= view.resumed_at for link in links)
 
 
-def _judge_without_standby(look: _ChainView, newest: Link) -> ChainVerdict | None:
+def _judge_without_standby(view: _ChainView, newest: Link) -> ChainVerdict | None:
     """Judge a chain whose newest link runs or has ended, with no link in the queue behind it."""
-    chain, now = look.chain, look.now
+    chain, now = view.chain, view.now
     if newest.state is LinkState.RUNNING:
-        return _judge_running_alone(look, newest)
+        return _judge_running_alone(view, newest)
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
-        gone = ChainRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
-        return look.keep_state()._replace(at_risk=gone)
-    if now - (newest.end or newest.seen_at) <= GRACE_S or look.may_have_gone_on(newest):
+        unknown = ChainRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
+        return view.keep_state()._replace(at_risk=unknown)
+    if now - (newest.end or newest.seen_at) <= GRACE_S or view.may_have_gone_on(newest):
         return None
-    if _has_paused_itself(look, newest):
-        said = chain.state is ChainState.PAUSED
-        return look.keep_state() if said else _pause_for(Reason.TURNED_AWAY)
-    if _has_its_total(look):
-        total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(look.sum_runs_s()))
+    if _has_paused_itself(view, newest):
+        is_paused = chain.state is ChainState.PAUSED
+        return view.keep_state() if is_paused else _pause_for(Reason.TURNED_AWAY)
+    if _has_its_total(view):
+        total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(view.sum_runs_s()))
         return ChainVerdict(ChainState.FINISHED, total)
-    # Only the links of a chain that nobody registered know how many there are. Each puts the next
-    # one into the queue when it starts, so a link that none was put behind is the last.
-    known = newest.end_state is not JobState.UNKNOWN
-    last = chain.links_planned is None and known and look.links[-1].index == newest.index
-    done = newest.end_state is JobState.COMPLETED or last
-    how = "" if newest.end_state is None else newest.end_state.value
-    ended = build_mirage_cause(Reason.LINK_ENDED, newest.index, newest.job_id, how)
-    return ChainVerdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
+    # In a chain that nobody registered, only the links know how many there are. Each link submits
+    # the next one when it starts. So a link without a successor is the last one.
+    is_known = newest.end_state is not JobState.UNKNOWN
+    is_last = chain.links_planned is None and is_known and view.links[-1].index == newest.index
+    has_finished = newest.end_state is JobState.COMPLETED or is_last
+    end_state = "" if newest.end_state is None else newest.end_state.value
+    cause = build_mirage_cause(Reason.LINK_ENDED, newest.index, newest.job_id, end_state)
+    return ChainVerdict(ChainState.FINISHED if has_finished else ChainState.FAILED, cause)
 
 
-def _has_paused_itself(look: _ChainView, newest: Link) -> bool:
+def _has_paused_itself(view: _ChainView, newest: Link) -> bool:
     """Return whether the guard of the chain's last link ended that link before its script.
 
     The guard does so after two links that failed fast. It lets a link run that was submitted after
     those two: the owner has seen the failures. Such a link may be brief as well. After five brief
     links the last one takes its standby back.
     """
-    if _is_loop(look, look.began[::-1], BLINK_S + _BLINK_SLACK_S):
+    if _is_loop(view, view.begun_links[::-1], BLINK_S + _BLINK_SLACK_S):
         return True
-    brief = newest.end_state is JobState.COMPLETED and look.compute_ended_run_s(newest) < GRACE_S
-    before = look.began[:-1][-_FAST_FOR_LINKS:]
-    if not brief or len(before) < _FAST_FOR_LINKS:
+    is_brief = newest.end_state is JobState.COMPLETED and view.compute_ended_run_s(newest) < GRACE_S
+    before = view.begun_links[:-1][-_FAST_FOR_LINKS:]
+    if not is_brief or len(before) < _FAST_FOR_LINKS:
         return False
-    stood = newest.submit <= (before[-1].end or newest.submit)
-    return stood and all(map(look.has_failed_fast, before))
+    was_queued = newest.submit <= (before[-1].end or newest.submit)
+    return was_queued and all(map(view.has_failed_fast, before))
 
 
-def _has_its_total(look: _ChainView) -> bool:
-    total_s = look.chain.total_s
-    return total_s is not None and look.sum_runs_s() + _TOTAL_SLACK_S * len(look.began) >= total_s
+def _has_its_total(view: _ChainView) -> bool:
+    total_s = view.chain.total_s
+    return (
+        total_s is not None
+        and view.sum_runs_s() + _TOTAL_SLACK_S * len(view.begun_links) >= total_s
+    )
 
 
-def _judge_running_alone(look: _ChainView, newest: Link) -> ChainVerdict | None:
-    if _has_its_total(look):
-        return look.keep_state()
-    if look.chain.mode is ChainMode.SUBMIT:
-        return look.keep_state(look.foreseen)
+def _judge_running_alone(view: _ChainView, newest: Link) -> ChainVerdict | None:
+    if _has_its_total(view):
+        return view.keep_state()
+    if view.chain.mode is ChainMode.SUBMIT:
+        return view.keep_state(view.foreseen_risk)
     # A link that is COMPLETED was ended by its own guard, and another job does its work.
-    ended = (li for li in look.links if li.has_vanished or _has_failed_waiting(li))
-    gone = next((li for li in ended if li.index == newest.index + 1), None)
-    if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
-        return _judge_lost_standby(look, newest, gone)
-    left = any(li.index == newest.index + 1 and _has_just_left(look, li) for li in look.links)
-    alone_s = 0 if left else look.now - (newest.start or look.now)
-    if look.chain.links_planned is not None and alone_s > GRACE_S:
-        alone = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
-        return look.keep_state(alone)
-    at_risk = look.chain.at_risk
-    if at_risk is not None and at_risk.of in _OF_A_WAIT and at_risk.link == newest.index:
-        return look.keep_state()  # the link that waited has started
+    lost_links = (li for li in view.links if li.has_vanished or _has_failed_waiting(li))
+    lost = next((li for li in lost_links if li.index == newest.index + 1), None)
+    if lost is not None and (lost.end or lost.seen_at) >= view.resumed_at:
+        return _judge_lost_standby(view, newest, lost)
+    has_left = any(li.index == newest.index + 1 and _has_just_left(view, li) for li in view.links)
+    alone_s = 0 if has_left else view.now - (newest.start or view.now)
+    if view.chain.links_planned is not None and alone_s > GRACE_S:
+        no_standby = ChainRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
+        return view.keep_state(no_standby)
+    at_risk = view.chain.at_risk
+    if at_risk is not None and at_risk.of in _WAITING_RISKS and at_risk.link == newest.index:
+        return view.keep_state()  # the link that waited has started
     return None
 
 
-def _has_just_left(look: _ChainView, link: Link) -> bool:
-    """Return whether the link's job may have another job in its place that the next look shows."""
-    return link.end_state is JobState.COMPLETED and look.now - (link.end or 0) <= GRACE_S
+def _has_just_left(view: _ChainView, link: Link) -> bool:
+    """Return whether the next look may show another job in the place of the link's job."""
+    return link.end_state is JobState.COMPLETED and view.now - (link.end or 0) <= GRACE_S
 
 
 def _has_failed_waiting(link: Link) -> bool:
     return link.state is LinkState.ENDED and link.end_state is not JobState.COMPLETED
 
 
-def _judge_lost_standby(look: _ChainView, newest: Link, gone: Link) -> ChainVerdict:
-    """Judge a chain whose standby is gone while its predecessor runs.
+def _judge_lost_standby(view: _ChainView, newest: Link, lost: Link) -> ChainVerdict:
+    """Judge a chain whose standby `lost` has gone while its predecessor runs.
 
-    The running link submits another standby once. If that one goes as well, somebody wants it so,
-    and the chain is paused.
+    The running link submits another standby once. If that one goes as well, somebody removes the
+    standbys on purpose, and the chain is paused.
     """
-    index, job_id = gone.index, gone.job_id
-    how = "" if gone.end_state is None else gone.end_state.value
-    replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)
-    if look.chain.state is ChainState.ACTIVE and replaced:
+    index, job_id = lost.index, lost.job_id
+    end_state = "" if lost.end_state is None else lost.end_state.value
+    was_replaced = lost.replaced_at is not None and lost.replaced_at >= (newest.start or 0)
+    if view.chain.state is ChainState.ACTIVE and was_replaced:
         return ChainVerdict(
-            ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, how)
+            ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, end_state)
         )
-    return look.keep_state(ChainRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))
+    risk = ChainRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=end_state)
+    return view.keep_state(risk)

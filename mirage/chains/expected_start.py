@@ -40,7 +40,7 @@ class ExpectedStart:
 def read_expected_start(
     tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link], *, now: int
 ) -> ExpectedStart | None:
-    """Return when the next link's script begins; None where nothing foretells it.
+    """Return when the next link's script begins; None if there is no forecast of it.
 
     `links` are the chain's, sorted by index. `now` is the instant of the last look at the queue.
     """
@@ -94,13 +94,13 @@ def _lengthen_wait(p90_s: int) -> int:
     return round(math.expm1(math.log1p(max(0, p90_s) / HOUR_S) + _LONGER) * HOUR_S)
 
 
-def _is_hindered(standby: Link, beside: bool) -> bool:
+def _is_hindered(standby: Link, predecessor_runs: bool) -> bool:
     """Return whether something else than the queue holds the standby: a hold, a limit, maintenance.
 
     A limit that its own predecessor takes up ends with the predecessor.
     """
     hindrance = find_hindrance_by_word(standby.reason)
-    return hindrance is not None and not (hindrance.cure is Cure.JOBS and beside)
+    return hindrance is not None and not (hindrance.cure is Cure.JOBS and predecessor_runs)
 
 
 def _find_release(handover: OpenHandover, decision: DecisionRow | None, end: int, now: int) -> int:

@@ -10,7 +10,7 @@ from mirage.domain.chain import Chain, ChainState
 from mirage.domain.chain_cause import Actor, Cause, ChainRisk, Reason, Risk
 from mirage.slurm.text.pending_reasons import find_hindrance_by_word
 
-_ASKED = {
+_REQUEST_WORDS = {
     ChainState.PAUSED: "paused",
     ChainState.ACTIVE: "resumed",
     ChainState.CANCELLED: "cancelled",
@@ -24,12 +24,12 @@ def describe_chain(chain: Chain) -> str:
 
 def explain_cause(chain: Chain) -> str:
     """Return why the chain is in its state; empty if there is nothing to explain."""
-    found = chain.cause
-    if found is None:
+    cause = chain.cause
+    if cause is None:
         return ""
-    said = _SAYS[found.reason](chain, found)
-    paused = chain.state is ChainState.PAUSED and found.actor is Actor.MIRAGE
-    return f"paused: {said}{_suggest_next_step(chain, found)}" if paused else said
+    sentence = _SENTENCES[cause.reason](chain, cause)
+    is_paused = chain.state is ChainState.PAUSED and cause.actor is Actor.MIRAGE
+    return f"paused: {sentence}{_suggest_next_step(chain, cause)}" if is_paused else sentence
 
 
 def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
@@ -47,8 +47,8 @@ def explain_risk(at_risk: ChainRisk) -> str:
     return _RISKS[at_risk.of](at_risk)
 
 
-def _suggest_next_step(chain: Chain, found: Cause) -> str:
-    match found.reason:
+def _suggest_next_step(chain: Chain, cause: Cause) -> str:
+    match cause.reason:
         case Reason.FAILED_FAST | Reason.BRIEF:
             return f"; mend the cause, then run `mirage chain resume {chain.chain_id}`"
         case Reason.TURNED_AWAY:
@@ -62,9 +62,9 @@ def _describe_gone(of: ChainRisk | Cause) -> str:
 
 
 def _describe_wait(of: ChainRisk | Cause) -> str:
-    found = find_hindrance_by_word(of.detail)
-    says = of.detail if found is None else found.says
-    return f"link {of.link} (job {of.job_id}) waits: {says}"
+    hindrance = find_hindrance_by_word(of.detail)
+    sentence = of.detail if hindrance is None else hindrance.says
+    return f"link {of.link} (job {of.job_id}) waits: {sentence}"
 
 
 def _describe_late(of: ChainRisk) -> str:
@@ -93,8 +93,8 @@ _RISKS: Mapping[Risk, Callable[[ChainRisk], str]] = {
     Risk.HINDERED: _describe_wait,
 }
 
-_SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
-    Reason.ASKED: lambda chain, of: f"{_ASKED.get(chain.state, chain.state)} by {of.by}",
+_SENTENCES: Mapping[Reason, Callable[[Chain, Cause], str]] = {
+    Reason.ASKED: lambda chain, of: f"{_REQUEST_WORDS.get(chain.state, chain.state)} by {of.by}",
     Reason.NEVER_SEEN: lambda *_: "Slurm has never shown a job of this chain",
     Reason.NEVER_STARTED: lambda *_: "cancelled before it started",
     Reason.LINK_CANCELLED: lambda _, of: f"link {of.link} was cancelled",

@@ -38,7 +38,7 @@ shows ends after a day (`chain_state`).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A registration: what the wrapped sbatch tells of the chain that it has just submitted."""
+    """What the wrapped sbatch tells the service about the chain that it has just submitted."""
 
     chain_id: ChainId
     links: int
@@ -66,12 +66,15 @@ def register_chain(
     TooMany above MAX_UNSEEN_CHAINS.
     """
     _check_registration(new)
-    known = _find_chain(tx, cluster_id, new.chain_id)
-    if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
+    stored = _find_chain(tx, cluster_id, new.chain_id)
+    if not is_made_for(new.chain_id, uid) or (stored is not None and stored.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
-    if known is None and chains.list_chains_elsewhere(tx, cluster_id, [new.chain_id]):
+    if stored is None and chains.list_chains_elsewhere(tx, cluster_id, [new.chain_id]):
         raise NotAllowed(f"chain {new.chain_id} belongs to another cluster")
-    if known is None and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS:
+    if (
+        stored is None
+        and chain_counts.count_unseen_chains(tx, cluster_id, uid) >= MAX_UNSEEN_CHAINS
+    ):
         raise TooMany(
             f"{MAX_UNSEEN_CHAINS} of your registered chains have no job in Slurm yet, the most "
             "allowed: submit their jobs, wait a minute, and register more chains then"
@@ -80,10 +83,10 @@ def register_chain(
         chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
     )
     chain = replace(
-        known or fresh,
+        stored or fresh,
         links_planned=new.links,
         policy=new.policy,
-        overlap_price=_get_price(known, new),
+        overlap_price=_get_price(stored, new),
         asked_price=new.overlap_price,
         total_s=new.total_s,
         max_overlap_s=new.max_overlap_s,
@@ -93,20 +96,23 @@ def register_chain(
         min_runtime_s=new.min_runtime_s,
         max_returns=new.max_returns,
     )
-    if chain != known:
+    if chain != stored:
         chains.save_chain(tx, cluster_id, chain)
-        event = REGISTERED if known is None else "registered again"
+        event = REGISTERED if stored is None else "registered again"
         entry = _build_entry(chain, event, now, {"links": new.links}, user)
         audit.write_entry(tx, cluster_id, replace(entry, job_id=new.job_id))
     return chain
 
 
-def _get_price(known: Chain | None, new: Registration) -> float:
-    """Return the known price if neither a price nor another style was given, else the first one."""
-    told = (new.style, new.overlap_price)
-    if known is not None and told == (known.style, known.asked_price):
-        return known.overlap_price
-    return get_first_price(*told)
+def _get_price(stored: Chain | None, new: Registration) -> float:
+    """Return the stored price if the registration changes neither style nor price; else the first.
+
+    The price of a chain whose links switch may have been worked out anew since (`chain_price`).
+    """
+    style, price = new.style, new.overlap_price
+    if stored is not None and (style, price) == (stored.style, stored.asked_price):
+        return stored.overlap_price
+    return get_first_price(style, price)
 
 
 def _check_registration(new: Registration) -> None:
@@ -124,26 +130,27 @@ def request_state(
 ) -> Chain:
     """Pause, resume or cancel a chain as `actor` asks; return the chain.
 
-    `enforce_requests` tells Slurm in the next tick. If the chain already is in the state `target`,
-    nothing changes and nothing is written into the audit. Raises NotFound and IllegalTransition.
+    `enforce_requests` gives Slurm the commands in the next tick. If the chain already is in the
+    state `target`, nothing changes and nothing is written into the audit. Raises NotFound and
+    IllegalTransition.
     """
     chain = chains.get_chain(tx, cluster_id, chain.chain_id, lock=True)
     cause = build_user_cause(actor)
-    # A user may ask for a pause that Mirage has only concluded: then it is the user's pause.
-    again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
-    if target is chain.state and not again:
+    # A user may ask for a pause that Mirage has concluded by itself: then it is the user's pause.
+    takes_over = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
+    if target is chain.state and not takes_over:
         return chain
-    moved = replace(chain, cause=cause) if again else chain.move_to(target, cause)
+    changed = replace(chain, cause=cause) if takes_over else chain.move_to(target, cause)
     if target is ChainState.ACTIVE:
-        moved = replace(moved, resumed_at=now)
-    chains.save_chain(tx, cluster_id, moved)
+        changed = replace(changed, resumed_at=now)
+    chains.save_chain(tx, cluster_id, changed)
     audit.write_entry(
-        tx, cluster_id, _build_entry(moved, f"asked: {_ASKED[target]}", now, {}, actor)
+        tx, cluster_id, _build_entry(changed, f"asked: {_REQUEST_WORDS[target]}", now, {}, actor)
     )
-    return moved
+    return changed
 
 
-_ASKED = {
+_REQUEST_WORDS = {
     ChainState.PAUSED: "paused",
     ChainState.ACTIVE: "resumed",
     ChainState.CANCELLED: "cancelled",
@@ -161,30 +168,31 @@ def advance_chains(tx: Transaction, cluster_id: int, now: int) -> None:
     """Bring each chain that has not ended to the state that its links call for."""
     live = chains.list_live_chains(tx, cluster_id, lock=True)
     by_chain = chains.list_links_by_chain(tx, cluster_id, [c.chain_id for c in live])
-    until = clusters.read_history_until(tx, cluster_id)
-    foreseen = foresee_risks(
-        tx, cluster_id, (one for c in live for one in list_chain_handovers(c, by_chain[c.chain_id]))
+    history_until = clusters.read_history_until(tx, cluster_id)
+    foreseen_risks = foresee_risks(
+        tx, cluster_id, (h for c in live for h in list_chain_handovers(c, by_chain[c.chain_id]))
     )
     for chain in live:
-        links, risk = by_chain[chain.chain_id], foreseen.get(chain.chain_id)
-        told = judge_chain(chain, links, now, until, risk)
-        if told is None:
+        links, risk = by_chain[chain.chain_id], foreseen_risks.get(chain.chain_id)
+        verdict = judge_chain(chain, links, now, history_until, risk)
+        if verdict is None:
             continue
-        same = told.state is chain.state
-        moved = chain if same else chain.move_to(told.state)
-        moved = replace(moved, cause=told.cause, at_risk=told.at_risk)
-        if moved == chain:
+        is_same_state = verdict.state is chain.state
+        changed = chain if is_same_state else chain.move_to(verdict.state)
+        changed = replace(changed, cause=verdict.cause, at_risk=verdict.at_risk)
+        if changed == chain:
             continue
-        chains.save_chain(tx, cluster_id, moved)
-        if not same:
-            entry = _build_entry(moved, f"chain {told.state}", now, {"note": describe_chain(moved)})
+        chains.save_chain(tx, cluster_id, changed)
+        if not is_same_state:
+            detail = {"note": describe_chain(changed)}
+            entry = _build_entry(changed, f"chain {verdict.state}", now, detail)
             audit.write_entry(tx, cluster_id, entry)
-        elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
-            what = {"of": moved.at_risk.word, "note": describe_chain(moved)}
-            audit.write_entry(tx, cluster_id, _build_entry(moved, "at risk", now, what))
+        elif changed.at_risk and (not chain.at_risk or changed.at_risk.word != chain.at_risk.word):
+            detail = {"of": changed.at_risk.word, "note": describe_chain(changed)}
+            audit.write_entry(tx, cluster_id, _build_entry(changed, "at risk", now, detail))
 
 
 def _build_entry(
-    chain: Chain, event: str, now: int, what: Mapping[str, object], actor: str = "mirage"
+    chain: Chain, event: str, now: int, detail: Mapping[str, object], actor: str = "mirage"
 ) -> AuditEntry:
-    return AuditEntry(at=now, actor=actor, event=event, chain_id=chain.chain_id, detail=what)
+    return AuditEntry(at=now, actor=actor, event=event, chain_id=chain.chain_id, detail=detail)

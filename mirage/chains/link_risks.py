@@ -41,8 +41,8 @@ def get_advice(word: str) -> str:
     """
     if word in _ADVICE:
         return _ADVICE[word]
-    found = find_hindrance_by_word(word)
-    return "" if found is None else found.advice
+    hindrance = find_hindrance_by_word(word)
+    return "" if hindrance is None else hindrance.advice
 
 
 def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause | None:
@@ -51,33 +51,34 @@ def find_waiting_risk(standby: Link, links: Sequence[Link]) -> ChainRisk | Cause
     If the link waits for a limit that its own predecessor takes up, the result is a cause and no
     risk: the two cannot overlap, and the standby starts when the predecessor ends.
     """
-    found = _find_hindrance(standby)
-    if found is None:
+    hindrance = _find_hindrance(standby)
+    if hindrance is None:
         return None
     index, job_id = standby.index, standby.job_id
-    beside = any(li.state is LinkState.RUNNING and li.index < index for li in links)
-    if found.cure is Cure.JOBS and beside:
-        return build_mirage_cause(Reason.OWN_LIMIT, index, job_id, found.word)
-    return ChainRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
+    earlier_runs = any(li.state is LinkState.RUNNING and li.index < index for li in links)
+    if hindrance.cure is Cure.JOBS and earlier_runs:
+        return build_mirage_cause(Reason.OWN_LIMIT, index, job_id, hindrance.word)
+    return ChainRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=hindrance.word)
 
 
 def foresee_risks(
     tx: Transaction, cluster_id: int, handovers: Iterable[OpenHandover]
 ) -> Mapping[ChainId, ChainRisk]:
-    """Return what Mirage's own moves and forecasts show each chain at risk of.
+    """Return the risk of each chain that Mirage's own moves and forecasts show.
 
     A refused move comes before a late link, and a chain's next hand-over before later ones.
     """
-    open_ones = list(handovers)
-    moves = decisions.find_settled_moves(tx, cluster_id, [_get_key(one) for one in open_ones])
-    starts = read_start_ranges(tx, cluster_id, [one.standby for one in open_ones])
-    found: dict[ChainId, ChainRisk] = {}
-    for one in open_ones:
-        move, start = moves.get(_get_key(one)), starts.get(_get_key(one))
-        risk = _find_refused_move(one, move) or _find_late_start(one, start)
+    open_handovers = list(handovers)
+    moves = decisions.find_settled_moves(tx, cluster_id, [_get_key(h) for h in open_handovers])
+    starts = read_start_ranges(tx, cluster_id, [h.standby for h in open_handovers])
+    risks: dict[ChainId, ChainRisk] = {}
+    for handover in open_handovers:
+        key = _get_key(handover)
+        risk = _find_refused_move(handover, moves.get(key))
+        risk = risk or _find_late_start(handover, starts.get(key))
         if risk is not None:
-            found.setdefault(one.chain.chain_id, risk)
-    return found
+            risks.setdefault(handover.chain.chain_id, risk)
+    return risks
 
 
 def _get_key(handover: OpenHandover) -> LinkKey:
@@ -93,8 +94,8 @@ def _find_refused_move(handover: OpenHandover, move: DecisionRow | None) -> Chai
     standby = handover.standby
     if move is None or move.effect is Effect.DONE or handover.submits:
         return None
-    moved = move.inputs.get("standby") != standby.job_id or standby.position is Position.FREE
-    if moved or handover.predecessor.state is LinkState.ENDED:
+    is_outdated = move.inputs.get("standby") != standby.job_id or standby.position is Position.FREE
+    if is_outdated or handover.predecessor.state is LinkState.ENDED:
         return None
     detail = move.error or "it gave no answer"
     return ChainRisk(of=Risk.MOVE_REFUSED, link=standby.index, job_id=standby.job_id, detail=detail)
@@ -103,21 +104,21 @@ def _find_refused_move(handover: OpenHandover, move: DecisionRow | None) -> Chai
 def _find_late_start(handover: OpenHandover, start: StartRange | None) -> ChainRisk | None:
     """Return the risk of a link that starts late by its forecast.
 
-    The risk ends once the median start is in time, so that a forecast at the edge is no news at
-    each tick.
+    The risk begins if even p10 of the start is late, and ends once the median is in time. With one
+    bound for both, a forecast near the bound would cause a notice at each tick.
     """
     predecessor, standby = handover.predecessor, handover.standby
-    ends = predecessor.end if predecessor.end is not None else predecessor.get_planned_end()
-    if ends is None or start is None:
+    end = predecessor.end if predecessor.end is not None else predecessor.get_planned_end()
+    if end is None or start is None:
         return None
     before = handover.chain.at_risk
-    lasts = before is not None and (before.of, before.link) == (Risk.LATE, standby.index)
-    if (start.p50 if lasts else start.p10) <= ends:
+    was_late = before is not None and (before.of, before.link) == (Risk.LATE, standby.index)
+    if (start.p50 if was_late else start.p10) <= end:
         return None
     return ChainRisk(of=Risk.LATE, link=standby.index, job_id=standby.job_id or None)
 
 
 def _find_hindrance(standby: Link) -> Hindrance | None:
     """Return what hinders the standby if two looks in a row have shown it; else None."""
-    hindered = standby.hindered and standby.hindered == standby.reason
-    return find_hindrance_by_word(standby.hindered) if hindered else None
+    is_hindered = standby.hindered and standby.hindered == standby.reason
+    return find_hindrance_by_word(standby.hindered) if is_hindered else None

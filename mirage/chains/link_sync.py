@@ -23,7 +23,7 @@ from mirage.domain.chain import (
     LinkState,
     Mark,
     find_mark,
-    get_shown,
+    get_observed_values,
 )
 from mirage.domain.chain_cause import Actor
 from mirage.domain.handover import find_predecessor
@@ -61,7 +61,7 @@ def sync_links(
     accounting: bool = False,
     queue: Queue | None = None,
 ) -> None:
-    """Bring chains and links to what Slurm says of their jobs, and adopt those not known yet.
+    """Update chains and links by what Slurm says of their jobs, and adopt the unknown ones.
 
     `jobs` come from the queue, or from accounting (`accounting`). Accounting knows no dependencies,
     so a standby's position is not learned from it. It may have lost the marks as well, so open
@@ -69,26 +69,26 @@ def sync_links(
     a job in it that has no mark.
     """
     jobs = list(jobs)
-    ours = list_open_links(tx, cluster_id) if accounting else []
-    known = {link.job_id: Mark(link.chain_id, link.index) for link in ours}
-    found = sorted(parse_marks(jobs, known), key=_order_by_link)
-    chain_ids = {mark.chain_id for mark, _ in found}
-    owned = chains.find_chains(tx, cluster_id, chain_ids)
-    elsewhere = chains.list_chains_elsewhere(tx, cluster_id, chain_ids - owned.keys())
-    found = [pair for pair in found if pair[0].chain_id not in elsewhere]
+    followed = list_open_links(tx, cluster_id) if accounting else []
+    known_marks = {link.job_id: Mark(link.chain_id, link.index) for link in followed}
+    marked_jobs = sorted(parse_marks(jobs, known_marks), key=_order_by_link)
+    chain_ids = {mark.chain_id for mark, _ in marked_jobs}
+    known_chains = chains.find_chains(tx, cluster_id, chain_ids)
+    elsewhere = chains.list_chains_elsewhere(tx, cluster_id, chain_ids - known_chains.keys())
+    marked_jobs = [pair for pair in marked_jobs if pair[0].chain_id not in elsewhere]
     stored = chains.list_links_by_chain(tx, cluster_id, list(chain_ids))
     unchanged: list[Link] = []
-    foreign: list[tuple[ChainId, Job]] = []
-    for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
+    foreign_jobs: list[tuple[ChainId, Job]] = []
+    for chain_id, pairs in groupby(marked_jobs, key=lambda pair: pair[0].chain_id):
         group, links = list(pairs), {link.index: link for link in stored[chain_id]}
-        chain = owned.get(chain_id)
+        chain = known_chains.get(chain_id)
         if chain is None or (not links and chain_ownership.is_contradicted(chain, jobs, queue)):
             chain = chain_ownership.adopt_chain(tx, cluster_id, chain, group, now)
         for mark, job in group:
             if chain is None:
                 continue
             if chain.uid != job.uid:
-                foreign.append((chain_id, job))
+                foreign_jobs.append((chain_id, job))
                 continue
             before = links.get(mark.index)
             in_vain = before is not None and script_turns.has_waited_in_vain(
@@ -102,15 +102,15 @@ def sync_links(
                 continue
             link = _mark_replaced(before, link, in_vain=in_vain)
             predecessor = _find_predecessor(link, links)
-            link = _update_standing(before, predecessor, link, job, in_queue=not accounting)
+            link = _update_queue_state(before, predecessor, link, job, in_queue=not accounting)
             chain = _take_up_chain(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
-            if before is not None and get_shown(before) == get_shown(link):
+            if before is not None and get_observed_values(before) == get_observed_values(link):
                 unchanged.append(link)
             else:
                 _store_link(tx, cluster_id, before, link, in_vain=in_vain)
     open_links.mark_links_seen(tx, cluster_id, unchanged, now)
-    chain_ownership.report_foreign_marks(tx, cluster_id, foreign, now)
+    chain_ownership.report_foreign_marks(tx, cluster_id, foreign_jobs, now)
 
 
 def list_marked_jobs(queue: Queue) -> list[Job]:
@@ -119,16 +119,17 @@ def list_marked_jobs(queue: Queue) -> list[Job]:
 
 
 def parse_marks(
-    jobs: Iterable[Job], known: Mapping[JobId, Mark] | None = None
+    jobs: Iterable[Job], known_marks: Mapping[JobId, Mark] | None = None
 ) -> Iterator[tuple[Mark, Job]]:
     """Yield the jobs that are links, each with its mark.
 
-    If accounting keeps no comments, the mark is read from the submit line, or taken from `known`.
-    A run that ended because its job was requeued is left out: the job has a newer record.
+    If accounting keeps no comments, the mark is read from the submit line, or taken from
+    `known_marks`. A run that ended because its job was requeued is left out: the job has a newer
+    record.
     """
     for job in jobs:
         mark = find_mark(job.comment) or find_mark(_strip_quotes(job.submit_line))
-        mark = mark or (known or {}).get(job.job_id)
+        mark = mark or (known_marks or {}).get(job.job_id)
         if mark is not None and not job.array and job.state is not JobState.REQUEUED:
             yield mark, job
 
@@ -141,16 +142,16 @@ def list_missing_jobs(tx: Transaction, cluster_id: int, now: int) -> list[JobId]
 def keep_unread_links(tx: Transaction, cluster_id: int, queue: Queue) -> None:
     """Mark links as seen whose job is in the queue in a row that cannot be read."""
     if queue.unread:
-        there = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
-        open_links.mark_links_seen(tx, cluster_id, there, queue.taken_at)
+        unread = [link for link in list_open_links(tx, cluster_id) if link.job_id in queue.unread]
+        open_links.mark_links_seen(tx, cluster_id, unread, queue.taken_at)
 
 
 def list_unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
     """Return the chains with a link whose row cannot be read: nothing is done about them now."""
     if not queue.unread:
         return frozenset()
-    found = list_open_links(tx, cluster_id)
-    return frozenset(link.chain_id for link in found if link.job_id in queue.unread)
+    links = list_open_links(tx, cluster_id)
+    return frozenset(link.chain_id for link in links if link.job_id in queue.unread)
 
 
 def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
@@ -174,14 +175,14 @@ def _find_predecessor(link: Link, links: Mapping[int, Link]) -> Link | None:
 def _recall_return(
     tx: Transaction, cluster_id: int, links: dict[int, Link], index: int, job: Job
 ) -> None:
-    """Store what the record of an earlier job of the link tells of a return, if it does."""
+    """Store a return of which only the accounting record of the link's earlier `job` tells."""
     link = links[index]
     recalled = returned_links.recall_return(link, _find_predecessor(link, links), job)
     if recalled is not None:
         links[index] = recalled
         chains.save_link(tx, cluster_id, recalled)
-        what = {"before": job.job_id}
-        _write_audit(tx, cluster_id, recalled, returned_links.GAVE_BACK, recalled.seen_at, what)
+        detail = {"before": job.job_id}
+        _write_audit(tx, cluster_id, recalled, returned_links.GAVE_BACK, recalled.seen_at, detail)
 
 
 def _order_by_link(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
@@ -210,13 +211,14 @@ def _take_up_chain(
     was cancelled undoes nothing either: its submission is no answer to the cancellation.
     """
     before, link = change
-    known = before is not None and before.job_id == link.job_id
-    paused = chain.state is ChainState.PAUSED and chain.actor is Actor.MIRAGE
-    runs = any(other.state is LinkState.RUNNING for other in links)
-    cancelled = chain.state is ChainState.CANCELLED and chain.actor is not Actor.USER
-    newer = all(link.submit > (other.end or 0) for other in links)
-    concluded = chain.state in _CONCLUDED or ((paused or (cancelled and newer)) and not runs)
-    if not concluded or known or link.state is LinkState.ENDED:
+    is_same_job = before is not None and before.job_id == link.job_id
+    is_paused = chain.state is ChainState.PAUSED and chain.actor is Actor.MIRAGE
+    one_runs = any(other.state is LinkState.RUNNING for other in links)
+    is_cancelled = chain.state is ChainState.CANCELLED and chain.actor is not Actor.USER
+    is_newest = all(link.submit > (other.end or 0) for other in links)
+    is_undone = (is_paused or (is_cancelled and is_newest)) and not one_runs
+    can_go_on = chain.state in _CONCLUDED or is_undone
+    if not can_go_on or is_same_job or link.state is LinkState.ENDED:
         return chain
     active = replace(chain, state=ChainState.ACTIVE, cause=None)
     chains.save_chain(tx, cluster_id, active)
@@ -225,15 +227,15 @@ def _take_up_chain(
 
 
 def _follow_job(
-    known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
+    stored: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool
 ) -> Link | None:
     """Return the link as Slurm now shows it; None if the record is of an older job of the link.
 
-    `in_vain` says that the known job ended before its turn came.
+    `in_vain` says that the stored job ended before its turn came.
     """
-    if known is not None and _is_stale(known, job, in_vain=in_vain):
+    if stored is not None and _is_stale(stored, job, in_vain=in_vain):
         return None
-    link = known if known is not None and known.job_id == job.job_id else _make_link(mark, job)
+    link = stored if stored is not None and stored.job_id == job.job_id else _make_link(mark, job)
     if link.end_state is JobState.UNKNOWN:
         link = replace(link, state=LinkState.PENDING, end=None, end_state=None)
     if link.submit != job.submit:
@@ -241,7 +243,7 @@ def _follow_job(
     state = _to_link_state(job.state)
     if state is None:
         return replace(link, seen_at=now)
-    ended = state is LinkState.ENDED
+    has_ended = state is LinkState.ENDED
     return replace(
         link.move_to(state),
         partition=job.partition or link.partition,
@@ -250,10 +252,10 @@ def _follow_job(
         time_limit_s=link.time_limit_s if job.time_limit_s is None else job.time_limit_s,
         eligible=job.eligible or link.eligible,
         start=None if state is LinkState.PENDING else job.start or link.start,
-        end=job.end or link.end if ended else None,
+        end=job.end or link.end if has_ended else None,
         expected_end=_get_expected_end(link, job),
-        end_state=job.state if ended else None,
-        held_at=None if ended else link.held_at,
+        end_state=job.state if has_ended else None,
+        held_at=None if has_ended else link.held_at,
         seen_at=now,
     )
 
@@ -283,19 +285,19 @@ def _restart_link(link: Link, job: Job) -> Link:
     return replace(fresh, plan_min=None, planned_release=None, planned_by=None)
 
 
-def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
+def _is_stale(stored: Link, job: Job, *, in_vain: bool) -> bool:
     """Return whether the record is older than the link, or of a job that may not replace it."""
-    if known.job_id != job.job_id:
-        older = (known.submit, known.job_id) > (job.submit, job.job_id)
-        has_run = known.start is not None and not in_vain
-        return older or (has_run and not returned_links.is_turned_away(known, job))
-    if known.submit != job.submit:
-        return known.submit > job.submit
-    if known.end_state is JobState.UNKNOWN:
+    if stored.job_id != job.job_id:
+        is_older = (stored.submit, stored.job_id) > (job.submit, job.job_id)
+        has_run = stored.start is not None and not in_vain
+        return is_older or (has_run and not returned_links.is_turned_away(stored, job))
+    if stored.submit != job.submit:
+        return stored.submit > job.submit
+    if stored.end_state is JobState.UNKNOWN:
         return False  # Mirage closed the link while Slurm did not show it, and now Slurm does
     state = _to_link_state(job.state)
     # A run never goes back to an earlier state, so such a record is an old one.
-    return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
+    return state is not None and _ORDER.index(state) < _ORDER.index(stored.state)
 
 
 def _to_link_state(state: JobState) -> LinkState | None:
@@ -318,7 +320,7 @@ def _get_expected_end(link: Link, job: Job) -> int | None:
     return link.expected_end if job.state.is_running else None
 
 
-def _update_standing(
+def _update_queue_state(
     before: Link | None, predecessor: Link | None, link: Link, job: Job, *, in_queue: bool
 ) -> Link:
     """Return the link with its position, its hold, why it waits, its release and its returns."""
@@ -337,8 +339,8 @@ def _get_held_at(link: Link, job: Job) -> int | None:
     If a hold appears after a look that showed none, somebody else placed it. A running job may be
     held too: the hold then counts once the job is requeued.
     """
-    told_before = link.seen_at < (link.held_at or 0)
-    return link.held_at if told_before or is_users_hold(job.reason) else None
+    is_held_since = link.seen_at < (link.held_at or 0)
+    return link.held_at if is_held_since or is_users_hold(job.reason) else None
 
 
 def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
@@ -350,11 +352,12 @@ def _update_waiting(before: Link | None, link: Link, job: Job) -> Link:
     if link.state is not LinkState.PENDING:
         return link.replace(reason="", planned_start=None)
     link = link.replace(planned_start=job.planned_start)
-    found = pending_reasons.find_hindrance(job.reason)
-    if found is None:
+    hindrance = pending_reasons.find_hindrance(job.reason)
+    if hindrance is None:
         return link.replace(reason=pending_reasons.trim_reason(job.reason))
-    again = before is not None and before.job_id == link.job_id and before.reason == found.word
-    return link.replace(reason=found.word, hindered=found.word if again else link.hindered)
+    word = hindrance.word
+    again = before is not None and before.job_id == link.job_id and before.reason == word
+    return link.replace(reason=word, hindered=word if again else link.hindered)
 
 
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
@@ -371,9 +374,10 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
 def _store_link(
     tx: Transaction, cluster_id: int, before: Link | None, link: Link, *, in_vain: bool
 ) -> None:
+    """Save a changed link, settle its forecast if it has started, and write the audit."""
     chains.save_link(tx, cluster_id, link)
-    started = link.start is not None and (before is None or before.start is None)
-    if started and link.freed_at is not None and link.start is not None and not link.hindered:
+    is_new_start = link.start is not None and (before is None or before.start is None)
+    if is_new_start and link.freed_at is not None and link.start is not None and not link.hindered:
         # Slurm sets EligibleTime anew when a hold was lifted between two looks.
         wait_s = compute_wait_s(link.start, link.freed_at, link.eligible)
         since = link.returned_at or 0
@@ -381,8 +385,8 @@ def _store_link(
             tx, cluster_id, link.chain_id, link.index, wait_s, since=since
         )
     if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
-        what = {"at": link.freed_at, "by": link.freed_by}
-        _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
+        detail = {"at": link.freed_at, "by": link.freed_by}
+        _write_audit(tx, cluster_id, link, RELEASED, link.seen_at, detail)
     if before is not None and before.job_id != link.job_id:
         event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
         event = returned_links.GAVE_BACK if returned_links.has_given_back(before, link) else event
@@ -399,7 +403,7 @@ def _has_lost_hold(before: Link, link: Link) -> bool:
 
 
 def _write_audit(
-    tx: Transaction, cluster_id: int, link: Link, event: str, now: int, what: Mapping[str, object]
+    tx: Transaction, cluster_id: int, link: Link, event: str, now: int, detail: Mapping[str, object]
 ) -> None:
     entry = AuditEntry(
         at=now,
@@ -407,6 +411,6 @@ def _write_audit(
         event=event,
         chain_id=link.chain_id,
         job_id=link.job_id,
-        detail={"link": link.index, **what},
+        detail={"link": link.index, **detail},
     )
     audit.write_entry(tx, cluster_id, entry)

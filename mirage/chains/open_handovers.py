@@ -17,20 +17,24 @@ class OpenHandover:
     chain: Chain
     predecessor: Link
     standby: Link
-    beside: Link | None = None
-    """An earlier link that still runs, so that the hand-over before this one is not over."""
+    earlier_link: Link | None = None
+    """A link before the predecessor that still runs: the hand-over before this one is not over."""
     submits: bool = False
     """Whether `standby` is no job yet, but describes the job that would be submitted."""
 
-    def get_told_overlap_s(self) -> int:
-        """Return the seconds before its predecessor's end at which the running link frees it.
+    def get_stated_overlap_s(self) -> int:
+        """Return how many seconds before its end the running link plans the standby's release.
 
-        0 unless nobody told the service of the chain: then the link knows what its user allows, and
-        the service takes it that the chain never overlaps.
+        The plan states the overlap that the user allows in a chain that is not registered: the link
+        knows its user's settings, and the service would assume that the chain never overlaps. 0 if
+        the service knows the settings, or if the link has written no plan.
         """
-        is_told = self.chain.is_registered or self.chain.get_allowed_overlap_s(self.predecessor) > 0
+        is_known = (
+            self.chain.is_registered or self.chain.get_allowed_overlap_s(self.predecessor) > 0
+        )
         end, release = self.predecessor.get_planned_end(), self.standby.planned_release
-        if is_told or self.standby.planned_by is not Planner.LINK or end is None or release is None:
+        has_own_plan = self.standby.planned_by is Planner.LINK
+        if is_known or not has_own_plan or end is None or release is None:
             return 0
         return max(0, end - release)
 
@@ -51,17 +55,18 @@ def list_open_handovers(
 
 def list_chain_handovers(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
     """Yield the hand-overs of one chain; `links` are sorted by index."""
-    yield from _list_standing(chain, links)
-    unborn = find_unsubmitted(chain, links)
-    if unborn is not None:
-        yield unborn
+    yield from _list_queued_handovers(chain, links)
+    unsubmitted = find_unsubmitted(chain, links)
+    if unsubmitted is not None:
+        yield unsubmitted
 
 
-def _list_standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+def _list_queued_handovers(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+    """Yield the hand-overs whose successor waits in the queue."""
     for predecessor, standby in list_handovers(links):
         if standby.state is LinkState.PENDING:
             yield OpenHandover(
-                chain, predecessor, standby, _find_running_before(predecessor, links)
+                chain, predecessor, standby, _find_earlier_running(predecessor, links)
             )
 
 
@@ -74,11 +79,11 @@ def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None
     if chain.mode is not ChainMode.SUBMIT or not started:
         return None
     newest = started[-1]
-    over = chain.links_planned is not None and newest.index >= chain.links_planned
-    there = any(link.index > newest.index and not link.has_vanished for link in links)
-    if newest.state is not LinkState.RUNNING or over or there:
+    is_last = chain.links_planned is not None and newest.index >= chain.links_planned
+    has_successor = any(link.index > newest.index and not link.has_vanished for link in links)
+    if newest.state is not LinkState.RUNNING or is_last or has_successor:
         return None
-    unborn = Link(
+    successor = Link(
         chain_id=chain.chain_id,
         index=newest.index + 1,
         job_id=JobId(0),
@@ -89,9 +94,11 @@ def find_unsubmitted(chain: Chain, links: Sequence[Link]) -> OpenHandover | None
         nodes=newest.nodes,
         time_limit_s=newest.time_limit_s,
     )
-    return OpenHandover(chain, newest, unborn, _find_running_before(newest, links), submits=True)
+    return OpenHandover(
+        chain, newest, successor, _find_earlier_running(newest, links), submits=True
+    )
 
 
-def _find_running_before(predecessor: Link, links: Sequence[Link]) -> Link | None:
+def _find_earlier_running(predecessor: Link, links: Sequence[Link]) -> Link | None:
     running = (li for li in links if li.state is LinkState.RUNNING)
     return next((li for li in running if li.index < predecessor.index), None)

@@ -20,10 +20,10 @@ MOST_START_UP_S = 4 * HOUR_S
 slurm_plugin/mirage_forecast.py is the same. In a longer one the predecessor did not answer."""
 
 
-def get_first_price(style: Style | None, asked: float | None) -> float:
-    """The price of a chain of which no link is known yet. `asked`: its user's."""
-    if asked is not None:
-        return asked
+def get_first_price(style: Style | None, asked_price: float | None) -> float:
+    """Return the price of a chain of which no link is known yet; `asked_price` is its user's."""
+    if asked_price is not None:
+        return asked_price
     return MOST_SWITCH_PRICE if style is Style.SWITCH else OVERLAP_PRICE
 
 
@@ -33,14 +33,14 @@ def has_worked_out_price(chain: Chain) -> bool:
 
 
 def measure_start_up_s(links: Sequence[Link]) -> int | None:
-    """The median start-up of a switch chain's links, in seconds; None: none is known yet.
+    """Return the median start-up of a switch chain's links, in seconds; None: none is known yet.
 
     A link that starts beside its predecessor asks for the lease as soon as it is ready, and the
     predecessor ends. So the start-up is the time from the link's start to the predecessor's end. No
     start-up is known from a link that started later, that ended first, or whose overlap was longer
     than MOST_START_UP_S.
     """
-    taken = sorted(
+    start_ups_s = sorted(
         before.end - link.start
         for before, link in list_handovers(links)
         if link.start is not None
@@ -49,7 +49,7 @@ def measure_start_up_s(links: Sequence[Link]) -> int | None:
         and before.end - link.start <= MOST_START_UP_S
         and (link.end is None or link.end > before.end)
     )
-    return taken[len(taken) // 2] if taken else None
+    return start_ups_s[len(start_ups_s) // 2] if start_ups_s else None
 
 
 def describe_price(chain: Chain) -> str:
@@ -61,9 +61,9 @@ def describe_price(chain: Chain) -> str:
     if chain.missed_s is None:
         return "links that switch run nothing twice; no past waits were looked at yet"
     start_up_s = START_UP_S if chain.start_up_s is None else chain.start_up_s
-    whence = "assumed" if chain.start_up_s is None else "measured"
+    origin = "assumed" if chain.start_up_s is None else "measured"
     return (
         f"links that switch run nothing twice: {start_up_s / MINUTE_S:.0f} min of start-up "
-        f"({whence}) and {chain.missed_s / MINUTE_S:.0f} min of expected interruption, divided by "
+        f"({origin}) and {chain.missed_s / MINUTE_S:.0f} min of expected interruption, divided by "
         f"the time limit, at least {LEAST_SWITCH_PRICE:g} and at most {MOST_SWITCH_PRICE:g}"
     )

@@ -1,8 +1,8 @@
 """Carries out what owners and admins asked of chains: holds, releases and cancels jobs in Slurm.
 
-A request is a chain's state and who asked for it (`lifecycle.request_state`). The request is stored
-before Slurm gets a command. The queue shows what is still to be done, so a crash or a silent Slurm
-costs one tick.
+A request is a chain's state together with the user who asked for it (`lifecycle.request_state`). It
+is stored before Slurm gets a command. The queue shows what is still to be done, so a crash or a
+silent Slurm costs one tick.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ ASK_AGAIN_S = 900
 """Seconds before Mirage repeats an order that Slurm refused."""
 
 MOST_TRIES = 3
-"""The most times in ASK_AGAIN_S that a job gets the same order; somebody else may undo each one."""
+"""The most times in ASK_AGAIN_S that a job gets the same order: somebody else may undo each one."""
 
 MOST_OF_ONE = 32
 """The most orders for jobs of one owner in a tick.
@@ -55,13 +55,14 @@ class Order(StrEnum):
         return self.value if outcome is OrderOutcome.TOLD else f"{self}: {outcome}"
 
 
-_HELD: Mapping[tuple[Order, OrderOutcome], bool] = {
+_HOLDS_AFTER: Mapping[tuple[Order, OrderOutcome], bool] = {
     (Order.HOLD, OrderOutcome.TOLD): True,
     (Order.HOLD, OrderOutcome.REFUSED): False,
     (Order.HOLD, OrderOutcome.OVERTAKEN): False,
     (Order.RELEASE, OrderOutcome.TOLD): False,
 }
-"""Whether Mirage holds the job after the order and its outcome; others change nothing."""
+"""Whether Mirage holds the job after this order with this outcome. All other orders and outcomes
+change no hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +88,24 @@ def enforce_requests(store: Store, cluster: Cluster, cluster_id: int, queue: Que
 def _limit_per_owner(tasks: Iterable[_Task]) -> list[_Task]:
     """Return at most MOST_OF_ONE tasks of each owner, standbys before running links.
 
-    Owners take turns.
+    Owners take turns: the first task of each comes before the second task of any.
     """
-    turn: Counter[int] = Counter()
-    turns: list[tuple[bool, int, _Task]] = []
+    count_by_owner: Counter[int] = Counter()
+    ranked: list[tuple[bool, int, _Task]] = []
     for task in sorted(tasks, key=lambda task: task.job.state.is_running):
-        if turn[task.chain.uid] < MOST_OF_ONE:
-            turns.append((task.job.state.is_running, turn[task.chain.uid], task))
-        turn[task.chain.uid] += 1
-    return [task for *_, task in sorted(turns, key=lambda each: each[:2])]
+        if count_by_owner[task.chain.uid] < MOST_OF_ONE:
+            ranked.append((task.job.state.is_running, count_by_owner[task.chain.uid], task))
+        count_by_owner[task.chain.uid] += 1
+    return [task for *_, task in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 def _find_tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     links = [(mark, job) for mark, job in parse_marks(list_marked_jobs(queue)) if _is_alive(job)]
-    owned = chains.find_chains(tx, cluster_id, {mark.chain_id for mark, _ in links})
+    by_id = chains.find_chains(tx, cluster_id, {mark.chain_id for mark, _ in links})
     modes = read_modes(tx, cluster_id)
     unread = list_unread_chains(tx, cluster_id, queue)
     for mark, job in links:
-        chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
+        chain = None if mark.chain_id in unread else by_id.get(mark.chain_id)
         if chain is None or chain.uid != job.uid:
             continue
         mode = modes.get_chain_mode(chain, job.partition, job.nodes)
@@ -124,17 +125,17 @@ def _decide_order(
 ) -> Order | None:
     """Return the order that brings the job to its chain's state; None if there is nothing to do."""
     if chain.state is ChainState.CANCELLED:
-        asked = chain.actor is Actor.USER
+        is_requested = chain.actor is Actor.USER
         # The owner cancelled a link in Slurm: Mirage cancels the waiting standby, but leaves a
         # running link to its owner.
-        orphan = job.state.is_waiting and mode is Mode.ACT
-        return Order.CANCEL if asked or orphan else None
+        is_orphan = job.state.is_waiting and mode is Mode.ACT
+        return Order.CANCEL if is_requested or is_orphan else None
     if not job.state.is_waiting:
         return None
     if chain.state is ChainState.PAUSED:
         # A pause that Mirage concluded by itself leads to a hold in mode `act` only.
-        may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
-        return Order.HOLD if may and not is_held(job.reason, job.priority) else None
+        may_hold = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
+        return Order.HOLD if may_hold and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
     return (
         Order.RELEASE
@@ -144,8 +145,8 @@ def _decide_order(
 
 
 def _has_enough_tries(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
-    told = orders.list_outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
-    return OrderOutcome.REFUSED in told or len(told) >= MOST_TRIES
+    outcomes = orders.list_outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
+    return OrderOutcome.REFUSED in outcomes or len(outcomes) >= MOST_TRIES
 
 
 def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
@@ -155,7 +156,7 @@ def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) 
     If Slurm refuses the hold, the record is corrected here; if Slurm never got it, at the next look
     (`sync_links`).
     """
-    moves: dict[Order, Callable[..., None]] = {
+    commands: dict[Order, Callable[..., None]] = {
         Order.HOLD: cluster.hold_job,
         Order.RELEASE: cluster.release_job,
         Order.CANCEL: cluster.cancel_job,
@@ -163,7 +164,7 @@ def _execute_task(store: Store, cluster: Cluster, cluster_id: int, task: _Task) 
     if task.order is Order.HOLD:
         _record_outcome(store, cluster, cluster_id, task, OrderOutcome.TOLD)
     try:
-        moves[task.order](task.job.job_id, owner=task.chain.uid)
+        commands[task.order](task.job.job_id, owner=task.chain.uid)
     except JobChanged as error:
         _record_outcome(store, cluster, cluster_id, task, OrderOutcome.OVERTAKEN, str(error))
     except ClusterRefused as error:
@@ -202,5 +203,6 @@ def _record_outcome(
     with store.begin() as tx:
         audit.write_entry(tx, cluster_id, entry)
         orders.record_order(tx, cluster_id, job.job_id, order, outcome, now)
-        if (order, outcome) in _HELD:
-            orders.record_hold(tx, cluster_id, job, now if _HELD[order, outcome] else None)
+        if (order, outcome) in _HOLDS_AFTER:
+            held_at = now if _HOLDS_AFTER[order, outcome] else None
+            orders.record_hold(tx, cluster_id, job, held_at)

@@ -23,8 +23,8 @@ def update_position(before: Link | None, predecessor: Link | None, link: Link, j
     `before` is the same link at the last look, perhaps with another job.
     """
     link = link.replace(position=_compute_position(link, predecessor, job))
-    known = before if before is not None and before.job_id == link.job_id else None
-    return _update_plan(known, predecessor, link, job)
+    last_seen = before if before is not None and before.job_id == link.job_id else None
+    return _update_plan(last_seen, predecessor, link, job)
 
 
 def _compute_position(link: Link, predecessor: Link | None, job: Job) -> Position:
@@ -49,7 +49,7 @@ def _is_waiting_on(text: str, predecessor: JobId) -> bool:
         return True
 
 
-def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+def _update_plan(last_seen: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Return the link with the plan that the queue shows for a held standby.
 
     A link that is released keeps its last plan, which tells how the release came about.
@@ -63,21 +63,21 @@ def _update_plan(known: Link | None, predecessor: Link | None, link: Link, job: 
     return link.replace(
         plan_min=minutes,
         planned_release=None if minutes is None or start is None else start + 60 * minutes,
-        planned_by=_find_planner(known, minutes, job),
+        planned_by=_find_planner(last_seen, minutes, job),
     )
 
 
-def _find_planner(known: Link | None, minutes: int | None, job: Job) -> Planner | None:
+def _find_planner(last_seen: Link | None, minutes: int | None, job: Job) -> Planner | None:
     """Return who wrote the plan, or took it away; None if there was none.
 
     A plan that the service did not write comes from the running link, or from somebody who changed
     a plan. The running link changes a plan only if it still is as the link wrote it.
     """
-    was = None if known is None else known.plan_min
-    by = None if known is None else known.planned_by
-    if minutes == was and (minutes is None or by is not None):
-        return by
-    if minutes is None or by in {Planner.SERVICE, Planner.USER}:
+    minutes_before = None if last_seen is None else last_seen.plan_min
+    planner = None if last_seen is None else last_seen.planned_by
+    if minutes == minutes_before and (minutes is None or planner is not None):
+        return planner
+    if minutes is None or planner in {Planner.SERVICE, Planner.USER}:
         return Planner.USER
     return infer_planner(job)
 
@@ -92,20 +92,27 @@ def update_release(
     not look at the queue at that time, the running link's plan released the standby.
     """
     at = link.eligible
-    if at is None or at > link.seen_at or link.freed_at is not None or not _is_out(link, in_queue):
+    if at is None or at > link.seen_at or link.freed_at is not None:
+        return link
+    if not _is_known_released(link, in_queue):
         return link
     if predecessor is None or not _is_early(at, predecessor, link):
         return link
-    known = before if before is not None and before.job_id == link.job_id else None
-    if known is not None and known.planned_release is not None and at >= known.planned_release:
-        return replace(link, freed_at=at, freed_by=known.planned_by or Planner.LINK)
-    watched = known is not None and known.seen_at >= at - GRACE_S
-    if watched or at <= link.submit:
+    last_seen = before if before is not None and before.job_id == link.job_id else None
+    if (
+        last_seen is not None
+        and last_seen.planned_release is not None
+        and at >= last_seen.planned_release
+    ):
+        return replace(link, freed_at=at, freed_by=last_seen.planned_by or Planner.LINK)
+    # The service looked at the queue at that time, and saw no plan: some other change released it.
+    was_watched = last_seen is not None and last_seen.seen_at >= at - GRACE_S
+    if was_watched or at <= link.submit:
         return link
     return replace(link, freed_at=at, freed_by=Planner.LINK)
 
 
-def _is_out(link: Link, in_queue: bool) -> bool:
+def _is_known_released(link: Link, in_queue: bool) -> bool:
     """Return whether the standby is known to be released.
 
     Accounting shows no dependencies, so it does not tell this of a waiting job. A pinned standby is
@@ -123,6 +130,6 @@ def _is_early(at: int, predecessor: Link, link: Link) -> bool:
     if predecessor.start is None or at <= predecessor.start:
         return False
     if predecessor.state is LinkState.ENDED:
-        known = predecessor.end_state is not JobState.UNKNOWN
-        return known and predecessor.end is not None and at < predecessor.end
+        has_known_end = predecessor.end_state is not JobState.UNKNOWN
+        return has_known_end and predecessor.end is not None and at < predecessor.end
     return predecessor.state is LinkState.RUNNING and predecessor.seen_at >= link.seen_at

@@ -30,18 +30,18 @@ def read_start_ranges(
 ) -> dict[LinkKey, StartRange]:
     """Return the range of each of these links that has a forecast.
 
-    The forecast of a move is kept for itself. That of a link that is still held is the one of its
-    last decision. A forecast of a start after which the link gave its nodes back says nothing of
-    the next start.
+    A link that was moved has the forecast stored with its move. A link that is still held has the
+    forecast of its last decision, if that is newer. A forecast made before the link gave its nodes
+    back says nothing of the next start, and is left out.
     """
     by_key = {(link.chain_id, link.index): link for link in links}
     newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
     held = [key for key, link in by_key.items() if _is_held(link)]
     for key, row in decisions.find_last_decisions(tx, cluster_id, held).items():
-        known = newest.get(key)
-        made = build_forecast_row(row)
-        if made is not None and (known is None or known.at < row.last_at):
-            newest[key] = made
+        stored = newest.get(key)
+        forecast_row = build_forecast_row(row)
+        if forecast_row is not None and (stored is None or stored.at < row.last_at):
+            newest[key] = forecast_row
     return {
         key: compute_start_range(by_key[key], row)
         for key, row in newest.items()
@@ -66,18 +66,18 @@ def _is_held(link: Link) -> bool:
     return link.state is LinkState.PENDING and link.position is Position.HELD
 
 
-def compute_start_range(standby: Link, forecast: ForecastRow) -> StartRange:
+def compute_start_range(standby: Link, row: ForecastRow) -> StartRange:
     """Return the range of the standby's start by its newest forecast.
 
     For a standby that has been moved, that is the forecast in force at the move.
     """
-    made = forecast.forecast
-    freed = standby.freed_at if standby.position is not Position.HELD else None
-    since = forecast.at if freed is None else freed
+    forecast = row.forecast
+    freed_at = standby.freed_at if standby.position is not Position.HELD else None
+    since = row.at if freed_at is None else freed_at
     return StartRange(
-        p10=since + round(made.p50_s if made.p10_s is None else made.p10_s),
-        p50=since + round(made.p50_s),
-        p90=since + round(made.p50_s if made.p90_s is None else made.p90_s),
+        p10=since + round(forecast.p50_s if forecast.p10_s is None else forecast.p10_s),
+        p50=since + round(forecast.p50_s),
+        p90=since + round(forecast.p50_s if forecast.p90_s is None else forecast.p90_s),
         since=since,
-        is_free=freed is not None,
+        is_free=freed_at is not None,
     )

@@ -42,13 +42,13 @@ def get_submit_instruction(
             f"chain {chain.chain_id} has mode {chain.mode}: its next link already waits in Slurm's "
             "queue, so there is nothing to submit"
         )
-    wanted = find_unsubmitted(chain, chains.list_links(tx, cluster_id, chain.chain_id))
-    if chain.state is not ChainState.ACTIVE or wanted is None:
+    handover = find_unsubmitted(chain, chains.list_links(tx, cluster_id, chain.chain_id))
+    if chain.state is not ChainState.ACTIVE or handover is None:
         return SubmitInstruction(submit_now=False, ask_again_s=tick_s)
-    last = decisions.find_last_decision(tx, cluster_id, chain.chain_id, wanted.standby.index)
+    last = decisions.find_last_decision(tx, cluster_id, chain.chain_id, handover.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
         # An earlier release submitted links itself: the next look at the queue shows such a link.
         return SubmitInstruction(submit_now=last.submitted_at is None, ask_again_s=tick_s)
-    end = wanted.predecessor.get_planned_end()
-    share = MOST_S if end is None else (end - now) // SHARE
-    return SubmitInstruction(submit_now=False, ask_again_s=max(tick_s, min(MOST_S, share)))
+    end = handover.predecessor.get_planned_end()
+    share_s = MOST_S if end is None else (end - now) // SHARE
+    return SubmitInstruction(submit_now=False, ask_again_s=max(tick_s, min(MOST_S, share_s)))

@@ -114,9 +114,9 @@ class _LazyCommand(TyperCommand):
         """Return the context of the real command, which click then uses in place of this one."""
         name = self.name or ""
         module, _ = COMMANDS[name]
-        real = get_group(_import_command(module).app).commands[name]
-        command_help.attach_manual_page(real, name)
-        return real.make_context(info_name, args, parent=parent, **extra)
+        command = get_group(_import_command(module).app).commands[name]
+        command_help.attach_manual_page(command, name)
+        return command.make_context(info_name, args, parent=parent, **extra)
 
 
 def _import_command(module: str) -> Any:
@@ -128,8 +128,8 @@ def _import_command(module: str) -> Any:
 
 
 class _LazyGroup(TyperGroup):
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.help = command_help.join_lines(self.help or "")
         for panel, names in PANELS.items():
             for name in names:
@@ -151,8 +151,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: object) -> None:
-    if wanted:
+def _print_version(is_wanted: object) -> None:
+    if is_wanted:
         typer.echo(f"mirage {version('mirage-provisioner')}")
         raise typer.Exit
 

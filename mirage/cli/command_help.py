@@ -352,11 +352,11 @@ def attach_manual_page(command: Any, words: str) -> None:
 
 
 def _format_entry(entry: HelpEntry) -> list[str]:
-    found = ["[bold]Examples[/bold]" if len(entry.examples) > 1 else "[bold]Example[/bold]"]
+    paragraphs = ["[bold]Examples[/bold]" if len(entry.examples) > 1 else "[bold]Example[/bold]"]
     for what, command in entry.examples:
-        said = f"{what[0].upper()}{what[1:]}:" if what else ""
-        found += [line for line in (said, f"[cyan]{escape(command)}[/cyan]") if line]
+        purpose = f"{what[0].upper()}{what[1:]}:" if what else ""
+        paragraphs += [line for line in (purpose, f"[cyan]{escape(command)}[/cyan]") if line]
     if entry.units:
-        found += [f"[bold]Units[/bold] {escape(entry.units)}"]
+        paragraphs += [f"[bold]Units[/bold] {escape(entry.units)}"]
     codes = "; ".join(f"{code} {EXITS[code]}" for code in entry.exits)
-    return [*found, f"[bold]Exit codes[/bold] {escape(codes)}."]
+    return [*paragraphs, f"[bold]Exit codes[/bold] {escape(codes)}."]

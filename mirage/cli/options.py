@@ -42,12 +42,12 @@ TimezoneOption = Annotated[
 ]
 
 
-def warn_of_local_times(file: Path | str, zone_taken: str | None) -> None:
+def warn_of_local_times(file: Path | str, local_zone: str | None) -> None:
     """Say on standard error which zone was taken for times that name none."""
-    if zone_taken is not None:
+    if local_zone is not None:
         typer.echo(
             f"mirage: note: {file}: its times name no zone, and were read as local times of "
-            f"{zone_taken} (--timezone names another)",
+            f"{local_zone} (--timezone names another)",
             err=True,
         )
 

@@ -35,7 +35,7 @@ class ConfigFault:
     said: str
     """What is wrong with the value."""
     value: object = None
-    """The value as it was given, without its secrets."""
+    """The value in the file or the variable, without its secrets."""
     allowed: str = ""
     nearest: str | None = None
     """For an unknown key: the known key that may be meant."""
@@ -47,9 +47,9 @@ class ConfigFault:
     def __str__(self) -> str:
         where = f"{self.variable}: " if self.variable else f"line {self.line}: " * bool(self.line)
         if self.unknown:
-            meant = f": is {self.nearest!r} meant?" if self.nearest else ""
-            return f"{where}unknown key {self.key!r}{meant}"
-        if isinstance(self.value, dict):  # settings of one table that do not go together
+            suggestion = f": is {self.nearest!r} meant?" if self.nearest else ""
+            return f"{where}unknown key {self.key!r}{suggestion}"
+        if isinstance(self.value, dict):  # settings of one table that exclude each other
             return f"{where}[{self.key}]: {self.said}"
         allowed = f" (allowed: {self.allowed.replace('`', '')})" if self.allowed else ""
         return f"{where}{self.key} = {self.value!r}: {self.said}{allowed}"
@@ -98,52 +98,52 @@ def read_raw_config(
     """Read the file and the environment. Raises ConfigError for a file that cannot be read, or
     is not TOML."""
     data, lines = ({}, {}) if path is None else _read_file(path)
-    set_by = {}
+    variables = {}
     for variable, spec in index_by_variable(settings).items():
         # An empty variable counts as not set, as in a shell.
         if text := environ.get(variable, ""):
             _put_value(data, spec.key, _parse_value(spec, text))
-            set_by[spec.key] = variable
+            variables[spec.key] = variable
     for key in REMOVED_KEYS:
         if text := environ.get(name_variable(key), ""):
             _put_value(data, key, text)
-            set_by[key] = name_variable(key)
+            variables[key] = name_variable(key)
     dropped = drop_unset_keys(data)
-    return RawConfig(path=path, data=data, lines=lines, variables=set_by, dropped=dropped)
+    return RawConfig(path=path, data=data, lines=lines, variables=variables, dropped=dropped)
 
 
-def validate_config(settings: type[ConfigModel], given: RawConfig) -> ConfigModel:
+def validate_config(settings: type[ConfigModel], raw: RawConfig) -> ConfigModel:
     """Check the values. Raises ConfigError, which lists every fault."""
     try:
-        return settings.model_validate(given.data)
+        return settings.model_validate(raw.data)
     except ValidationError as error:
-        found = list_faults(settings, given, error)
-        raise ConfigError(given.source, [str(fault) for fault in found]) from error
+        faults = list_faults(settings, raw, error)
+        raise ConfigError(raw.source, [str(fault) for fault in faults]) from error
 
 
 def list_faults(
-    settings: type[BaseModel], given: RawConfig, error: ValidationError
+    settings: type[BaseModel], raw: RawConfig, error: ValidationError
 ) -> list[ConfigFault]:
     """List the faults: those of the environment first, then those of the file in the order of
     its lines."""
-    known = collect_specs(settings)
-    found = [
-        _build_fault(known, collect_tables(settings), given, dict(detail))
+    specs = collect_specs(settings)
+    faults = [
+        _build_fault(specs, collect_tables(settings), raw, dict(detail))
         for detail in error.errors()
     ]
-    return sorted(found, key=lambda fault: fault.line or 0)
+    return sorted(faults, key=lambda fault: fault.line or 0)
 
 
 def find_unknown_variables(
     settings: type[BaseModel], environ: Mapping[str, str] = os.environ
 ) -> list[ConfigFault]:
-    """Find variables that begin like those of a table and set nothing. Somebody may rely on
-    them."""
+    """Find variables that begin like those of a table and set nothing. They are faults because
+    somebody may believe that they work."""
     known = index_by_variable(settings)
-    begins = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
+    prefixes = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
     removed = {name_variable(key) for key in REMOVED_KEYS}  # `list_faults` names those
-    strange = (
-        name for name in environ.keys() - removed if name.startswith(begins) and name not in known
+    unknown = (
+        name for name in environ.keys() - removed if name.startswith(prefixes) and name not in known
     )
     return [
         ConfigFault(
@@ -153,26 +153,26 @@ def find_unknown_variables(
             variable=name,
             unknown=True,
         )
-        for name in sorted(strange)
+        for name in sorted(unknown)
     ]
 
 
 def find_key_lines(text: str) -> dict[str, int]:
     """Return, by key and table, the line where valid TOML text sets it.
 
-    TOML parsers keep no positions.
+    Python's TOML parser keeps no positions, so the text is parsed statement by statement.
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     table = ""
-    for number, said in _split_statements(text):
-        keys = [name for name, _ in _flatten_keys(said, "")]
-        if isinstance(said, _Header):
+    for number, statement in _split_statements(text):
+        keys = [name for name, _ in _flatten_keys(statement, "")]
+        if isinstance(statement, _Header):
             table = keys[-1]
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
             continue
         for key in keys:
-            found.setdefault(f"{table}.{key}" if table else key, number)
-    return found
+            lines.setdefault(f"{table}.{key}" if table else key, number)
+    return lines
 
 
 class _Header(dict[str, Any]):
@@ -189,21 +189,21 @@ def _split_statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
         first = first if pending else number
         pending += f"{line}\n"
         try:
-            said = tomllib.loads(pending)
+            statement = tomllib.loads(pending)
         except tomllib.TOMLDecodeError:
             continue
-        header = pending.lstrip().startswith("[")
+        is_header = pending.lstrip().startswith("[")
         pending = ""
-        if said:
-            yield first, _Header(said) if header else said
+        if statement:
+            yield first, _Header(statement) if is_header else statement
 
 
-def _flatten_keys(said: Mapping[str, Any], under: str) -> Iterator[tuple[str, object]]:
-    """Tables before what is in them."""
-    for name, value in said.items():
-        key = f"{under}{name}"
+def _flatten_keys(statement: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+    """Yield each key with its table, and its value; a table comes before the keys in it."""
+    for name, value in statement.items():
+        key = f"{prefix}{name}"
         yield key, value
-        inner = value[0] if isinstance(value, list) and isinstance(said, _Header) else value
+        inner = value[0] if isinstance(value, list) and isinstance(statement, _Header) else value
         if isinstance(inner, dict):
             yield from _flatten_keys(inner, f"{key}.")
 
@@ -222,9 +222,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 def _put_value(data: dict[str, Any], key: str, value: object) -> None:
     table, _, name = key.rpartition(".")
-    inner = data.setdefault(table, {}) if table else data
-    if isinstance(inner, dict):  # else the file's own fault is told
-        inner[name] = value
+    section = data.setdefault(table, {}) if table else data
+    # If the file sets the table's name to a plain value, the validation reports that fault.
+    if isinstance(section, dict):
+        section[name] = value
 
 
 def _parse_value(spec: SettingSpec, text: str) -> object:
@@ -239,38 +240,40 @@ def _parse_value(spec: SettingSpec, text: str) -> object:
 
 
 def _build_fault(
-    known: Mapping[str, SettingSpec],
-    of: Mapping[str, object],
-    given: RawConfig,
+    specs: Mapping[str, SettingSpec],
+    tables: Mapping[str, object],
+    raw: RawConfig,
     detail: dict[str, Any],
 ) -> ConfigFault:
+    """Build the fault of one pydantic error; `detail` has its type, location and message."""
     keys = [str(key) for key in detail["loc"]]
     name = ".".join(keys)
+    # The error may lie inside a value: the innermost key that is a setting counts.
     outward = [".".join(keys[:end]) for end in range(len(keys), 0, -1)]
-    spec = next((known[key] for key in outward if key in known), None)
-    line = next((given.lines[key] for key in outward if key in given.lines), None)
-    variable = None if spec is None else given.variables.get(spec.key)
+    spec = next((specs[key] for key in outward if key in specs), None)
+    line = next((raw.lines[key] for key in outward if key in raw.lines), None)
+    variable = None if spec is None else raw.variables.get(spec.key)
     if detail["type"] == "extra_forbidden" and (removed := find_removed_key(name)) is not None:
         inner, last = detail["input"], removed.rpartition(".")[2]
         return ConfigFault(
             key=removed,
             said=REMOVED_KEYS[removed],
             value=inner.get(last) if isinstance(inner, dict) else inner,
-            line=None if removed in given.variables else given.lines.get(removed, line),
-            variable=given.variables.get(removed),
+            line=None if removed in raw.variables else raw.lines.get(removed, line),
+            variable=raw.variables.get(removed),
         )
     if detail["type"] == "extra_forbidden":
-        nearest = _suggest_key(name, [*known, *of])
+        nearest = _suggest_key(name, [*specs, *tables])
         return ConfigFault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)
-    said = detail["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "model_type":
-        said = f"{name} is a table, [{name}]"
+        message = f"{name} is a table, [{name}]"
     value = detail["input"]
-    if isinstance(value, dict):  # of a whole table, which may hold secrets
-        value = {key: _mask_secret(known.get(f"{name}.{key}"), part) for key, part in value.items()}
+    if isinstance(value, dict):  # a whole table, which may hold secrets
+        value = {key: _mask_secret(specs.get(f"{name}.{key}"), part) for key, part in value.items()}
     return ConfigFault(
         key=name,
-        said=said,
+        said=message,
         value=_mask_secret(spec, value),
         allowed="" if spec is None else spec.allowed,
         line=None if variable else line,
@@ -284,9 +287,10 @@ def _mask_secret(spec: SettingSpec | None, value: object) -> object:
 
 def _suggest_key(name: str, known: list[str]) -> str | None:
     """Suggest the known key that is nearest, also one of another table."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    if close:
-        return close[0]
-    last = {key.rpartition(".")[2]: key for key in known}
-    bare = difflib.get_close_matches(name.rpartition(".")[2], list(last), n=1, cutoff=0.8)
-    return last[bare[0]] if bare else None
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    if matches:
+        return matches[0]
+    by_last_word = {key.rpartition(".")[2]: key for key in known}
+    last_word = name.rpartition(".")[2]
+    matches = difflib.get_close_matches(last_word, list(by_last_word), n=1, cutoff=0.8)
+    return by_last_word[matches[0]] if matches else None

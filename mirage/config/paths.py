@@ -22,13 +22,14 @@ def get_models_dir(configured: Path | None = None) -> Path:
     the working directory, else the models that came with Mirage."""
     if configured is not None:
         return configured
-    here = Path("models")
-    return here if here.is_dir() else get_data_dir("models")
+    in_working_dir = Path("models")
+    return in_working_dir if in_working_dir.is_dir() else get_data_dir("models")
 
 
 def get_user_state_dir() -> Path:
     """Return the folder in which the user's own service keeps its database and socket."""
-    given = os.environ.get("XDG_STATE_HOME", "")
+    xdg_state_home = os.environ.get("XDG_STATE_HOME", "")
     # A relative path is invalid and ignored (XDG Base Directory Specification).
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    is_valid = xdg_state_home.startswith("/")
+    base = Path(xdg_state_home) if is_valid else Path.home() / ".local" / "state"
     return base / "mirage" / "service"

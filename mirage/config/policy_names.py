@@ -1,6 +1,7 @@
 """The names of the policies that need no model, for settings and shell completion.
 
-`policy.registry` has the policies themselves. Importing it takes a second, too long for both uses.
+`policies.registry` has the policies themselves. Importing it takes a second, which is too long for
+both uses.
 """
 
 POLICY_NAMES = (
@@ -15,4 +16,4 @@ POLICY_NAMES = (
     "pin-then-free",
     "auto",
 )
-"""The names in the order of `policy.registry.NAMES`. A test compares the two."""
+"""The names in the order of `policies.registry.NAMES`. A test compares the two."""

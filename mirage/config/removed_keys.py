@@ -1,7 +1,7 @@
-"""The settings of earlier releases that are gone, and what a configuration says instead.
+"""The settings that earlier releases had and this one has not, with what to set instead.
 
-A configuration that still sets one is refused in the sentence below. One that names the key without
-a value means what has become the only way, and goes on.
+A configuration that still sets one of them is refused, with the sentence below as the error. A
+configuration that names the key without a value is accepted: it asks for the only behaviour left.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ def drop_unset_keys(data: dict[str, Any]) -> tuple[str, ...]:
     dropped = []
     for key in REMOVED_KEYS:
         table, _, name = key.rpartition(".")
-        inner = data.get(table)
-        if isinstance(inner, dict) and inner.get(name) in ("", []):
+        section = data.get(table)
+        if isinstance(section, dict) and section.get(name) in ("", []):
             dropped.append(key)
-            del inner[name]
-        if inner == {}:
+            del section[name]
+        if section == {}:
             del data[table]
     return tuple(dropped)

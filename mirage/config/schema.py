@@ -71,17 +71,17 @@ def name_variable(key: str) -> str:
 
 def collect_tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     """Return the tables by name, without the keys before the first table."""
-    found = settings.model_fields.items()
-    return {name: type(info.default) for name, info in found if _is_table(info)}
+    fields = settings.model_fields.items()
+    return {name: type(info.default) for name, info in fields if _is_table(info)}
 
 
 def collect_specs(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
     """Return the settings by key; those before the first table come first."""
     plain = {name: info for name, info in settings.model_fields.items() if not _is_table(info)}
-    found = list(_build_specs(settings, plain, ""))
+    specs = list(_build_specs(settings, plain, ""))
     for name, section in collect_tables(settings).items():
-        found += _build_specs(section, section.model_fields, f"{name}.")
-    return {spec.key: spec for spec in found}
+        specs += _build_specs(section, section.model_fields, f"{name}.")
+    return {spec.key: spec for spec in specs}
 
 
 def index_by_variable(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
@@ -98,27 +98,27 @@ def _mask_password(value: object) -> object:
 
 
 def _build_specs(
-    section: type[BaseModel], fields: Mapping[str, FieldInfo], under: str
+    section: type[BaseModel], fields: Mapping[str, FieldInfo], prefix: str
 ) -> Iterator[SettingSpec]:
     docs = dict(_read_docstrings(section))
-    schema = section.model_json_schema()["properties"]
+    properties = section.model_json_schema()["properties"]
     for name, info in fields.items():
-        told = _resolve_optional(schema[name])
-        secret = bool(told.get("secret") or told.get("writeOnly"))
+        schema = _resolve_optional(properties[name])
+        is_secret = bool(schema.get("secret") or schema.get("writeOnly"))
         yield SettingSpec(
-            key=f"{under}{name}",
-            kind=_describe_kind(told),
-            allowed=_describe_allowed(told),
+            key=f"{prefix}{name}",
+            kind=_describe_kind(schema),
+            allowed=_describe_allowed(schema),
             default=info.default,
             meaning=docs.get(name, ""),
-            secret=secret or isinstance(info.default, SecretStr),
+            secret=is_secret or isinstance(info.default, SecretStr),
         )
 
 
 def _resolve_optional(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an optional value's schema with the properties that apply if it is set."""
-    set_to = (part for part in schema.get("anyOf", ()) if part.get("type") != "null")
-    return {**dict(next(set_to, {})), **schema}
+    alternatives = (part for part in schema.get("anyOf", ()) if part.get("type") != "null")
+    return {**dict(next(alternatives, {})), **schema}
 
 
 def _describe_kind(schema: Mapping[str, Any]) -> str:

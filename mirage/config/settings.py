@@ -48,7 +48,7 @@ _POLICIES = (*POLICY_NAMES, "models/NAME", "models/NAME/VERSION")
 def _validate_policy_name(name: str) -> str:
     """Return the name if it has the form of a policy's name; raises ValueError if not.
 
-    Whether a model can be used is checked where it is loaded (`wiring.build_rules`).
+    Whether a model can be used is checked where it is loaded (`wiring.build_decision_settings`).
     """
     if name not in POLICY_NAMES and _MODEL.fullmatch(name) is None:
         raise ValueError("no policy has this name")
@@ -61,7 +61,7 @@ PolicyName = Annotated[
 
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
-"""Words of Slurm's PrivateData that Mirage obeys (domain/access/caller.py)."""
+"""Words of Slurm's PrivateData that Mirage obeys (domain/callers/caller.py)."""
 
 _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 MailAddress = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
@@ -189,8 +189,8 @@ class AuthSettings(_Section):
 
     @model_validator(mode="after")
     def _check_one_jwt_source(self) -> Self:
-        given = (self.jwt_key_file, self.jwks_file, self.jwks_url)
-        if sum(source is not None for source in given) > 1:
+        sources = (self.jwt_key_file, self.jwks_file, self.jwks_url)
+        if sum(source is not None for source in sources) > 1:
             raise ValueError("set one of auth.jwt_key_file, jwks_file and jwks_url, or none")
         return self
 
@@ -368,8 +368,8 @@ class Settings(_Section):
 
     @property
     def database_url(self) -> str:
-        given = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
-        return given or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
+        url = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
+        return url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
 def load_settings(path: Path | None) -> Settings:
@@ -382,10 +382,10 @@ def load_settings(path: Path | None) -> Settings:
 
 
 def read_config(path: Path | None) -> RawConfig:
-    """Read the settings that are given, and where each is set.
+    """Read the settings of the file and of the variables, and where each is set.
 
     The file is `path`, else the one that MIRAGE_CONFIG names, else /etc/mirage if it exists.
-    Variables set keys too. Raises ConfigError for a file that cannot be read.
+    A variable overrides the file. Raises ConfigError for a file that cannot be read.
     """
     return config_file.read_raw_config(Settings, path or find_site_config(), os.environ)
 
@@ -398,33 +398,34 @@ def load_user_settings(path: Path | None) -> Settings:
     The file cannot change three things: state is in the user's own directory, callers are on this
     host, and the user alone is admin. /etc/mirage and the variables belong to the site.
     """
-    read = config_file.validate_config(Settings, read_user_config(path))
-    state = get_user_state_dir()
-    me = pwd.getpwuid(os.geteuid()).pw_name
-    service = read.service.model_copy(
+    settings = config_file.validate_config(Settings, read_user_config(path))
+    state_dir = get_user_state_dir()
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    has_port = "port" in settings.service.model_fields_set
+    service = settings.service.model_copy(
         update={
             "host": "127.0.0.1",
-            "port": read.service.port if "port" in read.service.model_fields_set else 0,
-            "state_dir": state,
-            "admins": (me,),
-            "socket": state / "socket",
+            "port": settings.service.port if has_port else 0,
+            "state_dir": state_dir,
+            "admins": (user,),
+            "socket": state_dir / "socket",
         }
     )
-    return _UserSettings.model_validate(dict(read) | {"service": service})
+    return _UserSettings.model_validate(dict(settings) | {"service": service})
 
 
 def read_user_config(path: Path | None) -> RawConfig:
     """Read the settings that `load_user_settings` takes, and where each is set."""
-    named = path or (find_site_config() if os.environ.get("MIRAGE_CONFIG") else None)
-    return config_file.read_raw_config(Settings, named or find_user_config(), {})
+    file = path or (find_site_config() if os.environ.get("MIRAGE_CONFIG") else None)
+    return config_file.read_raw_config(Settings, file or find_user_config(), {})
 
 
 def find_user_config() -> Path | None:
     """Return the file of a user's own service; None: there is none."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".config"
-    implied = base / "mirage" / "mirage.toml"
-    return implied if implied.exists() else None
+    xdg_config_home = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(xdg_config_home) if xdg_config_home.startswith("/") else Path.home() / ".config"
+    file = base / "mirage" / "mirage.toml"
+    return file if file.exists() else None
 
 
 class _UserSettings(Settings):
@@ -434,6 +435,6 @@ class _UserSettings(Settings):
 
 
 def find_site_config() -> Path | None:
-    if named := os.environ.get("MIRAGE_CONFIG"):
-        return Path(named)
+    if path := os.environ.get("MIRAGE_CONFIG"):
+        return Path(path)
     return CONFIG_PATH if CONFIG_PATH.exists() else None

@@ -42,8 +42,8 @@ class Mark:
 
 
 def find_mark(comment: str) -> Mark | None:
-    """Return the last mark in a job's comment; None: there is none. The wrapper appends its
-    mark."""
+    """Return the last mark in a job's comment; None: there is none. The last one counts, since the
+    wrapper appends its mark to the user's comment."""
     matches = list(_MARK.finditer(comment))
     if not matches:
         return None
@@ -53,14 +53,16 @@ def find_mark(comment: str) -> Mark | None:
 def is_made_for(chain_id: ChainId, uid: int) -> bool:
     """Return whether the id may be one of this user's chains.
 
-    The wrapped sbatch ties its ids to its caller by their last four characters (make_id in
-    slurm_plugin/mirage_wrapper/chain.py). Nothing is known of an id of another form, so the answer
-    for it is True.
+    The last four characters of the wrapped sbatch's ids are a hash of the other characters and the
+    user's uid (make_id in slurm_plugin/mirage_wrapper/chain.py). An id of another form tells
+    nothing, so the answer for it is True.
     """
     if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
         return True
-    made, tie = chain_id[:-_ID_TIE], chain_id[-_ID_TIE:]
-    bits = int(hashlib.sha256(f"{made}:{uid}".encode("ascii")).hexdigest()[:_ID_TIE_DIGITS], 16)
+    random_part, tie = chain_id[:-_ID_TIE], chain_id[-_ID_TIE:]
+    bits = int(
+        hashlib.sha256(f"{random_part}:{uid}".encode("ascii")).hexdigest()[:_ID_TIE_DIGITS], 16
+    )
     return tie == "".join(_ID_ALPHABET[bits >> low & 31] for low in (15, 10, 5, 0))
 
 
@@ -152,7 +154,8 @@ class Chain:
     overlap_price: float = OVERLAP_PRICE
     """What an hour of overlap costs, in hours of interruption."""
     asked_price: float | None = None
-    """The price that its user gave; None: the price of its style (`domain.overlap_price`)."""
+    """The price that its user gave; None: Mirage computes it by the style
+    (`chains.overlap_price`)."""
     start_up_s: int | None = None
     """Seconds of a link's start-up in style switch, by the chain's own hand-overs; None: none
     yet."""
@@ -171,8 +174,8 @@ class Chain:
     min_runtime_s: int | None = None
     """A link that fails after less than this many seconds has failed fast; None: ten minutes."""
     max_returns: int | None = None
-    """How often an early link may give its nodes back; None: nobody said, as of plugins whose links
-    never do."""
+    """How often an early link may give its nodes back; None: not stated. Links of older plugins
+    state nothing and never give nodes back."""
     created_at: int = 0
     cause: Cause | None = None
     """Who brought the chain into this state, and why; None: the chain simply continues."""
@@ -190,7 +193,7 @@ class Chain:
 
     @property
     def asks_to_end(self) -> bool:
-        """True if a link asks the link before it to end, as soon as it is ready itself."""
+        """True if a link, as soon as it is ready, asks its predecessor to end."""
         return self.style in {Style.SWITCH, Style.SERVE}
 
     @property
@@ -201,7 +204,7 @@ class Chain:
     def get_allowed_overlap_s(self, predecessor: "Link | None") -> int:
         """Return how early the successor may start, in seconds before the predecessor's end.
 
-        `predecessor`: None: no link is known yet.
+        `predecessor` None: no link is known yet.
         """
         if self.max_overlap_s is not None:
             return self.max_overlap_s
@@ -333,9 +336,10 @@ class Link:
         return self.state is LinkState.ENDED and self.start is None
 
     def replace(self, **values: Any) -> "Link":
-        """Return the link with these values: this very link if it has them, as most looks find."""
-        same = all(getattr(self, name) == value for name, value in values.items())
-        return self if same else replace(self, **values)
+        """Return the link with these values. If nothing changes, as at most looks, it is this very
+        object."""
+        has_values = all(getattr(self, name) == value for name, value in values.items())
+        return self if has_values else replace(self, **values)
 
     def move_to(self, target: LinkState) -> "Link":
         if target is self.state:
@@ -352,8 +356,8 @@ class Link:
         A plan makes nothing eligible while Slurm gives another reason than the dependency: a hold,
         a begin time, a dependency that cannot be met.
         """
-        waits = self.state is LinkState.PENDING and self.position is Position.HELD
-        return self.planned_release if waits and self.reason in _BEHIND else None
+        is_waiting = self.state is LinkState.PENDING and self.position is Position.HELD
+        return self.planned_release if is_waiting and self.reason in _BEHIND else None
 
     def get_planned_end(self) -> int | None:
         """Return when Slurm ends the link's job at the latest; None when unknown or unlimited.
@@ -367,7 +371,8 @@ class Link:
 
 
 _BEHIND = frozenset({"", "None", "Dependency"})
-"""Slurm's reasons for a job that waits for its dependency alone; not every look shows one."""
+"""Slurm's reasons for a job that waits only for its dependency. Not every answer has a reason."""
 
-get_shown = attrgetter(*(each.name for each in fields(Link) if each.name != "seen_at"))
-"""Return what a look may change of a link, besides the instant at which it was seen."""
+get_observed_values = attrgetter(*(field.name for field in fields(Link) if field.name != "seen_at"))
+"""Returns the values of a link that a look at the queue may change. `seen_at` is not among them: it
+changes at every look."""

@@ -1,7 +1,7 @@
 """Values for who brought a chain into its state, why, and what the chain is at risk of.
 
-What Mirage does depends on these values. `services/chains/explanations.py` puts them into sentences
-when somebody reads them.
+What Mirage does depends on these values. `chains/explanations.py` turns them into sentences for
+readers.
 """
 
 from dataclasses import dataclass

@@ -88,15 +88,15 @@ class PolicyView:
     queue: Queue
     free_nodes: int
     observation: NDArray[np.float32] | None = None
-    """[F], as `features.observation.spec` defines it; None: it cannot be computed."""
-    unobserved: str = "there is no observation"
+    """[F], as `observation.spec` defines it; None: it cannot be computed."""
+    why_unobserved: str = "there is no observation"
     """Why there is no observation."""
     window: NDArray[np.float32] | None = None
     """[W, F]: the observations of this run so far, ten minutes apart. The last one is
     `observation`. None: they are not kept."""
     twin_s: NDArray[np.int32] | None = None
     """[19]: quantiles of the wait in seconds if the standby were eligible now, at
-    `twin_features.LEVELS`, by the twin's last answer. None: the twin was not asked."""
+    `twin.twin_features.LEVELS`, by the twin's last answer. None: the twin was not asked."""
     position: Position = Position.HELD
     """The position of the standby."""
     planned_start: int | None = None
@@ -106,20 +106,21 @@ class PolicyView:
     they have no room for both links, so that it cannot start there before its predecessor ends."""
     max_overlap_s: int | None = None
     """Seconds before its predecessor's end at which the standby may start; None: unbounded."""
-    worked_at: int | None = None
-    """When the predecessor has worked for its floor (`policy.rules.overlap_bound`), before which
-    nothing is released. None: there is no floor."""
+    floor_reached_at: int | None = None
+    """When the predecessor will have worked for its floor (`policies.rules.overlap_bound`). Before
+    this instant nothing is released. None: there is no floor."""
     nobody_waits: bool = False
-    """Whether the last look has shown that no job waits for nodes of the predecessor's partition:
-    then the standby starts at its predecessor's end, on that one's nodes."""
+    """Whether at the last look no job waited for nodes of the predecessor's partition. Then the
+    standby starts at its predecessor's end, on the predecessor's nodes."""
     counts_no_wait: bool = False
-    """Whether `max_overlap_s` bounds the release too, as if the wait were nothing: the standby once
-    started earlier than that, or the running link of a chain that nobody registered planned it."""
+    """Whether `max_overlap_s` bounds the release itself, as if the wait were 0. So it is if the
+    standby once started earlier than `max_overlap_s` allows, or if the running link of an
+    unregistered chain planned the release."""
     returns: int = 0
     """How often the standby may still give its nodes back, should it start early
-    (`policy.rules.release_cost`)."""
+    (`policies.rules.release_cost`)."""
     accrues_always: bool = False
-    """Whether it earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
+    """Whether the standby earns age in every position (PriorityFlags=ACCRUE_ALWAYS)."""
 
     @property
     def time_left_s(self) -> int:

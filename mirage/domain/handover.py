@@ -10,7 +10,7 @@ from mirage.domain.time_units import HOUR_S
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Two instants in epoch seconds, and what was held before.
+    """A complete hand-over: two instants in epoch seconds, and the time of returns before.
 
     At most one of interruption and overlap is positive, unless the successor gave nodes back.
     """
@@ -26,8 +26,8 @@ class Handover:
 
     @property
     def overlap_h(self) -> float:
-        beside_s = max(0, self.predecessor_end - self.successor_start)
-        return (self.returned_s + beside_s) / HOUR_S
+        overlap_s = max(0, self.predecessor_end - self.successor_start)
+        return (self.returned_s + overlap_s) / HOUR_S
 
     def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
         """Return interruption + λ·overlap, in hours."""
@@ -51,21 +51,21 @@ class LinkPair(NamedTuple):
 def list_handovers(links: Sequence[Link]) -> list[LinkPair]:
     """Return the hand-overs of one chain, complete or to come; `links` are sorted by index.
 
-    A link that was cancelled while it waited hands over nothing, and takes nothing over.
+    A link that was cancelled while it waited is neither predecessor nor successor.
     """
-    found = []
-    for place, link in enumerate(links):
-        predecessor = None if link.has_vanished else find_predecessor(link, links[:place])
+    pairs = []
+    for position, link in enumerate(links):
+        predecessor = None if link.has_vanished else find_predecessor(link, links[:position])
         if predecessor is not None:
-            found.append(LinkPair(predecessor, link))
-    return found
+            pairs.append(LinkPair(predecessor, link))
+    return pairs
 
 
 def find_predecessor(link: Link, links: Sequence[Link]) -> Link | None:
     """Return the last earlier link that ran or, if `link` has not started, that may still run.
 
-    `links` are the chain's, sorted by index. `store.chains.chains` says the same in SQL, of
-    links that have started.
+    `links` are the chain's, sorted by index. `database.chains.chains` has the same rule in SQL,
+    for links that have started.
     """
     earlier = (other for other in reversed(links) if other.index < link.index)
     if link.start is None:

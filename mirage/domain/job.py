@@ -1,12 +1,12 @@
-"""One Slurm batch job, as the queue or the accounting tells it.
+"""One Slurm batch job, as the queue or accounting shows it.
 
-Instants are epoch seconds (int), durations seconds: what Slurm, the traces, the simulator and the
-database all speak (docs/decisions/0002). None is "not known" or "not yet".
+Instants are epoch seconds (int) and durations seconds, as in Slurm, the traces, the simulator and
+the database (docs/decisions/0002). None is "not known" or "not yet".
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NewType, Self
+from typing import NewType, TypedDict
 
 JobId = NewType("JobId", int)
 
@@ -101,18 +101,22 @@ _ENDED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ArrayTasks:
-    """What one row says of an array."""
+    """The tasks of an array that one row stands for."""
 
     array_id: JobId
     count: int | None = 1
-    """The tasks that the row stands for; None: not known, for Slurm cuts long lists."""
+    """The number of tasks; None: not known, since Slurm cuts long lists off."""
     limit: int = 0
     """The most tasks that run at once (`--array=...%N`); 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of a job. (cluster, job_id, submit) names it: Slurm reuses ids after a purge."""
+    """One run of a job. (cluster, job_id, submit) identifies it: Slurm reuses ids after a purge.
+
+    Slurm shows one start and one end for every job, and what they mean depends on the state. Here
+    each meaning has a field of its own. Parsers sort the instants with `place_instants`.
+    """
 
     job_id: JobId
     submit: int
@@ -154,40 +158,15 @@ class Job:
     node_list: str = ""
     comment: str = ""
     array: bool = False
-    """A pending array stands in the queue as one row, whatever its number of tasks."""
+    """Whether the job is a pending array, which is one row of the queue whatever its number of
+    tasks."""
     heterogeneous: bool = False
-    """The leader of a heterogeneous job, with the resources of all its components. The history does
-    not keep this value."""
+    """Whether the job is the leader of a heterogeneous job, with the resources of all components.
+    The history does not keep this value."""
     tasks: ArrayTasks | None = None
-    """The tasks of an array that the row stands for; None: of none. Only dumps of sacct have this
-    value, and the history does not keep it."""
+    """The tasks of an array that the row stands for; None: the row is no array's. Only dumps of
+    sacct have this value, and the history does not keep it."""
     submit_line: str = ""
-
-    def __post_init__(self) -> None:
-        """Slurm tells one start and one end of every job, and its state what they mean. Each goes
-        into the field of that meaning, whoever has read them."""
-        if self.start is None and self.end is None:
-            return
-        if self.state in _WAITING:
-            plan = self.planned_start if self.start is None else self.start
-            self._set_instants(start=None, end=None, planned_start=plan)
-        elif self.state in _RUNNING:
-            if self.end is not None and self.state is not JobState.COMPLETING:
-                self._set_instants(end=None, expected_end=self.end)
-        elif has_not_run(self.state, self.start, self.end, self.node_list):
-            self._set_instants(start=None, cancelled_at=self.end)
-
-    @classmethod
-    def from_history(cls, **fields: Any) -> Self:
-        """A stored record, whose instants stand in the fields of their meaning: a job that was seen
-        to run has run, though it was cancelled in its first second and its nodes are not known."""
-        job = cls(**fields)
-        job._set_instants(**{n: fields[n] for n in ("start", "end", "cancelled_at")})
-        return job
-
-    def _set_instants(self, **instants: int | None) -> None:
-        for name, instant in instants.items():
-            object.__setattr__(self, name, instant)
 
     @property
     def has_never_run(self) -> bool:
@@ -202,6 +181,41 @@ class Job:
         )
 
 
+class JobInstants(TypedDict):
+    """A job's instants, by the fields of `Job`."""
+
+    start: int | None
+    end: int | None
+    planned_start: int | None
+    expected_end: int | None
+    cancelled_at: int | None
+
+
+def place_instants(
+    state: JobState, start: int | None, end: int | None, node_list: str = ""
+) -> JobInstants:
+    """Sort the start and the end that Slurm shows for a job into the fields that they mean.
+
+    For a waiting job the start is planned, and the end means nothing. For a running job the end is
+    expected by its time limit; a completing job's work has ended already. A job that left the queue
+    without having run (`has_not_run`) has no start, and was cancelled at its end.
+
+    Every parser must use this function, and nothing else may: a stored record keeps its instants.
+    """
+    instants = JobInstants(
+        start=start, end=end, planned_start=None, expected_end=None, cancelled_at=None
+    )
+    if state in _WAITING:
+        instants["start"], instants["planned_start"] = None, start
+        instants["end"] = None
+    elif state in _RUNNING:
+        if state is not JobState.COMPLETING:
+            instants["end"], instants["expected_end"] = None, end
+    elif end is not None and has_not_run(state, start, end, node_list):
+        instants["start"], instants["cancelled_at"] = None, end
+    return instants
+
+
 def has_not_run(
     state: JobState,
     start: int | None,
@@ -210,11 +224,11 @@ def has_not_run(
     *,
     unassigned: bool = False,
 ) -> bool:
-    """Return whether a job that is over has not run, as far as its record tells.
+    """Return whether a job that is over has not run, as far as its record shows.
 
-    `unassigned` says that Slurm's word for its nodes is that it got none ("None assigned"). Where
-    no word is known, accounting gives a job that was cancelled while it waited its end as its
-    start. A job that failed in its first second has such a start as well, and ran; so did one whose
+    `unassigned`: Slurm says in words that the job got no nodes ("None assigned"). Without such
+    words, accounting shows the end of a job that was cancelled while it waited also as its start. A
+    job that failed in its first second has such a start too, but it ran, and so did a job whose
     nodes are known. A job that completed without a start did run, but its start is not known.
     """
     if start is None:
@@ -234,11 +248,11 @@ def compute_ready_at(submit: int, eligible: int | None) -> int:
 
 
 def compute_wait_s(start: int, submit: int, eligible: int | None) -> int:
-    """Compute how long a job waited that started then; `store.jobs.job_times` says the same in SQL
-    and `snapshot.compute_waits_s` of columns.
+    """Compute the wait in seconds of a job that started at `start`. `database.jobs.job_times` has
+    the same rule in SQL, and `snapshot.compute_waits_s` for columns.
 
-    For the wait of a standby `submit` is when it was freed, or its predecessor ended: Slurm's own
-    `eligible` is later where a hold was lifted in between, and a pause is no wait.
+    For the wait of a standby, pass as `submit` the instant at which it was freed or its predecessor
+    ended. If a hold was lifted after that, `eligible` is later, so that a pause does not count.
     """
     return max(0, start - compute_ready_at(submit, eligible))
 

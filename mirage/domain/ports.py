@@ -1,4 +1,4 @@
-"""The two seams: the cluster, and the policy. Everything else is ours."""
+"""The protocols of Mirage's two exchangeable parts: the cluster and the policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,42 +10,45 @@ from mirage.domain.snapshot import Node, Queue
 
 
 class Cluster(Protocol):
-    """Slurm, however it is reached.
+    """Slurm, by commands, by slurmrestd, or simulated.
 
-    Every method raises ClusterUnavailable when there is no answer (nothing is known then), and the
-    moves raise ClusterRefused when Slurm understood and said no. Instants are the cluster's own
-    epoch seconds.
+    Every method raises ClusterUnavailable if there is no answer: then nothing is known, and nothing
+    may be concluded. The moves raise ClusterRefused if Slurm refuses. Instants are epoch seconds of
+    the cluster's clock.
 
-    `owner` of a move is the uid whose chain it is for. Right before the move the job's uid is asked
-    anew, in a question whose answer holds nothing that users write; a job of anybody else is left
-    alone, and ClusterRefused raised.
+    `owner` of a move is the uid of the chain's owner. Right before the move the client asks Slurm
+    for the job's uid again, in a query whose answer holds no text of users. If the job belongs to
+    somebody else, it is not touched, and ClusterRefused is raised.
 
-    `seen` of a move is the dependency that the move was computed from. It is compared with what the
-    same question shows: if somebody has changed it since, the standby is left alone, and JobChanged
-    raised. None: it is not compared.
+    `expected_dependency` of a move is the dependency from which the move was computed. It is
+    compared with the dependency in the same answer. If somebody has changed the dependency in
+    between, the standby is not touched, and JobChanged is raised. None: nothing is compared.
     """
 
     def read_clock(self) -> int:
-        """The cluster's clock."""
+        """Return the time of the cluster's clock, in epoch seconds."""
         ...
 
     def fetch_queue(self) -> Queue:
-        """All jobs Slurm knows, ended ones within MinJobAge included. One RPC for everybody."""
+        """Fetch all jobs that Slurm knows, also those that ended within MinJobAge. One RPC serves
+        all callers."""
         ...
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
-        """These jobs alone, as the queue shows them, without those that Slurm does not know.
+        """Fetch only these jobs, as the queue shows them. Jobs that Slurm does not know are absent.
 
-        Other jobs' rows cannot spoil the answer, and it waits for no pause between queries.
+        Unreadable rows of other jobs cannot spoil this answer, and it does not wait while queries
+        are paused.
         """
         ...
 
     def fetch_nodes(self) -> tuple[Node, ...]: ...
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
-        """Accounting records of jobs that were in any state in [since, until), requeues included.
+        """Fetch accounting's records of jobs that were in any state in [since, until), with every
+        run of a requeued job.
 
-        Raises AccountingOff where the site keeps no accounting.
+        Raises AccountingOff if the site keeps no accounting.
         """
         ...
 
@@ -57,8 +60,8 @@ class Cluster(Protocol):
         ...
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        """The nodes that these jobs ask for by name, as host lists; without those that ask for none
-        and those that Slurm does not show."""
+        """Fetch the nodes that these jobs ask for by name, as host lists. Jobs that ask for no
+        nodes, or that Slurm does not show, are absent."""
         ...
 
     def free_standby(
@@ -68,11 +71,11 @@ class Cluster(Protocol):
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
+        """Make the standby eligible anywhere. `dependency` is the user's own part, which stays.
 
-        `unpin` where Mirage pinned it, so that it had no node list of its own.
+        `unpin`: Mirage pinned the standby, so its node list is Mirage's and is removed.
         """
         ...
 
@@ -83,12 +86,12 @@ class Cluster(Protocol):
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        """Make it eligible, but only on `node_list`, the predecessor's own nodes.
+        """Make the standby eligible, but only on `node_list`, the predecessor's nodes.
 
-        Raises ClusterRefused for one that asks for nodes by name itself: a job has one such list,
-        and the user's would be lost.
+        Raises ClusterRefused for a standby that asks for nodes by name itself: a job has one such
+        list, and the user's would be lost.
         """
         ...
 
@@ -99,28 +102,27 @@ class Cluster(Protocol):
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        """Put it back behind `dependency`, which names its predecessor.
+        """Set the standby's dependency again, to `dependency`, which names its predecessor.
 
-        `unpin` as in `free_standby`. Slurm must still know the predecessor: behind a forgotten
-        job the standby is free.
+        `unpin` as in `free_standby`. Slurm must still know the predecessor. If it does not, Slurm
+        drops the dependency and the standby is free.
         """
         ...
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
-        """Keep it from starting whatever its dependency says, until `release_job`.
+        """Hold the standby: it does not start until `release_job`, whatever its dependency.
 
-        It is a user's hold, which the job's owner may lift as well.
-        Raises JobChanged for a job that somebody holds already, or that does not wait: it is left
-        as it is.
+        The hold is a user's hold, which the job's owner may lift too. Raises JobChanged for a job
+        that is held already, or that no longer waits; such a job is not touched.
         """
         ...
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
-        """Lift a user's hold. Whether it is Mirage's own only the caller knows.
+        """Lift a user's hold. Slurm does not show who made it: the caller must know its own.
 
-        Raises JobChanged for a job without one, such as one that an admin holds.
+        Raises JobChanged for a job without a user's hold, such as one that an admin holds.
         """
         ...
 
@@ -154,11 +156,11 @@ class Policy(Protocol):
     def decide(self, view: PolicyView) -> Decision: ...
 
     def decide_outright(self, view: PolicyView) -> Decision | None:
-        """The decision that needs neither observation nor twin; None: `decide` has to be asked."""
+        """Return the decision if it needs neither observation nor twin; None: call `decide`."""
         ...
 
     def explain_unfit(self, view: PolicyView) -> str | None:
-        """Why it cannot be asked about this handover now; None: it can."""
+        """Return why the policy cannot decide this hand-over now; None: it can."""
         ...
 
 

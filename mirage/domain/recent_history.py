@@ -28,16 +28,16 @@ class RecentHistory:
     @classmethod
     def from_jobs(cls, jobs: Iterable[Job], now: int) -> Self:
         """Build the history from what had happened to every job by `now`."""
-        known = sorted((j for j in jobs if j.submit <= now), key=lambda j: int(j.job_id))
-        ran = [j for j in known if _find_start(j, now) is not None]
+        submitted = sorted((j for j in jobs if j.submit <= now), key=lambda j: int(j.job_id))
+        started = [j for j in submitted if _find_start(j, now) is not None]
         ended = sorted(
-            ((j.end or 0, j) for j in ran if _has_ended(j, now)),
+            ((j.end or 0, j) for j in started if _has_ended(j, now)),
             key=itemgetter(0),
         )
         return cls(
-            submitted=_sort_rows([(j.submit, j.nodes, j.time_limit_s or 0) for j in known], 3),
+            submitted=_sort_rows([(j.submit, j.nodes, j.time_limit_s or 0) for j in submitted], 3),
             started=_sort_rows(
-                [(j.start or 0, j.wait_s or 0, j.nodes, j.time_limit_s or 0) for j in ran], 4
+                [(j.start or 0, j.wait_s or 0, j.nodes, j.time_limit_s or 0) for j in started], 4
             ),
             ended=_to_row_array(
                 [(end - (j.start or 0), j.time_limit_s or 0) for end, j in ended], 2

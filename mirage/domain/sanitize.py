@@ -2,15 +2,18 @@
 
 import unicodedata
 
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTION_CHANGES = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 """Characters that change the direction of writing, and so make a name look like another."""
-_BREAKS = frozenset({"Zl", "Zp"})
+_LINE_BREAKS = frozenset({"Zl", "Zp"})
 
 
 def escape_unprintable(text: str, *, keep: str = "") -> str:
-    """`text` with everything that ends a line, or that a terminal obeys, written as an escape.
+    """Return `text` with escapes in the place of all characters that end a line, or that a terminal
+    obeys.
 
-    `keep`: characters that stay all the same.
+    `keep`: characters that are not escaped.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -19,7 +22,11 @@ def escape_unprintable(text: str, *, keep: str = "") -> str:
 
 def _is_harmless(character: str) -> bool:
     kind = unicodedata.category(character)
-    return character not in _TURNING and kind not in _BREAKS and kind not in {"Cc", "Cs"}
+    return (
+        character not in _DIRECTION_CHANGES
+        and kind not in _LINE_BREAKS
+        and kind not in {"Cc", "Cs"}
+    )
 
 
 def _escape_character(character: str) -> str:

@@ -16,9 +16,9 @@ UNKNOWN = -1
 """The value for "not known" or "not yet" in integer columns."""
 
 
-_KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "memory_mib")
-_OPTIONAL: tuple[str, ...] = ("gpus", "uid", "priority", "eligible", "start", "end")
-_OPTIONAL += ("planned_start", "expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
+_INTEGERS: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "memory_mib")
+_OPTIONAL_INTEGERS: tuple[str, ...] = ("gpus", "uid", "priority", "eligible", "start", "end")
+_OPTIONAL_INTEGERS += ("planned_start", "expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
 _FLAGS: tuple[str, ...] = ("array", "heterogeneous")
 _TEXTS: tuple[str, ...] = ("user", "account", "partition", "qos", "name", "state", "reason")
 _TEXTS += ("exit_code", "dependency", "node_list", "comment", "submit_line")
@@ -74,9 +74,9 @@ class Queue:
         columns: dict[str, Any] = {}
         for name in _FLAGS:
             columns[name] = np.array(list(map(attrgetter(name), rows)), dtype=bool)
-        for name in _KNOWN:
+        for name in _INTEGERS:
             columns[name] = np.array(list(map(attrgetter(name), rows)), dtype=np.int64)
-        for name in _OPTIONAL:
+        for name in _OPTIONAL_INTEGERS:
             values = map(attrgetter(name), rows)
             columns[name] = np.array([UNKNOWN if v is None else v for v in values], dtype=np.int64)
         for name in _TEXTS:
@@ -97,8 +97,8 @@ class Queue:
         return self._built_jobs[i]
 
     def _build_job(self, i: int) -> Job:
-        fields: dict[str, Any] = {n: int(getattr(self, n)[i]) for n in _KNOWN}
-        optional = ((n, int(getattr(self, n)[i])) for n in _OPTIONAL)
+        fields: dict[str, Any] = {n: int(getattr(self, n)[i]) for n in _INTEGERS}
+        optional = ((n, int(getattr(self, n)[i])) for n in _OPTIONAL_INTEGERS)
         fields |= {n: None if v == UNKNOWN else v for n, v in optional}
         fields |= {n: getattr(self, n)[i] for n in _TEXTS}
         fields |= {n: bool(getattr(self, n)[i]) for n in _FLAGS}
@@ -142,11 +142,11 @@ class Records(list[Job]):
         """Jobs that accounting knows, but of which a record could not be read."""
 
     @classmethod
-    def join_records(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
+    def join_records(cls, answers: Iterable["Records"], job_ids: Iterable[JobId]) -> "Records":
         """Return the records of the jobs in `wanted`. The id of an array brings all its tasks."""
-        ids, answers = frozenset(wanted), list(several)
-        unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
-        return cls((job for one in answers for job in one if job.job_id in ids), unread)
+        ids, answer_list = frozenset(job_ids), list(answers)
+        unread = ids & frozenset(job_id for answer in answer_list for job_id in answer.unread)
+        return cls((job for answer in answer_list for job in answer if job.job_id in ids), unread)
 
 
 def compute_waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:

@@ -18,11 +18,12 @@ _WORDS_UNKNOWN = frozenset({"", "INVALID", "NOT_SET", "UNKNOWN", "N/A", "NONE", 
 
 @lru_cache(maxsize=4096)
 def parse_time_limit(text: str) -> int | None:
-    """Seconds of a limit as sbatch takes it and squeue prints it; thousands of jobs have the same.
+    """Parse a time limit, as sbatch takes it and squeue prints it, to seconds.
 
-    `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`
-    (sbatch(1), --time). UNLIMITED gives `UNLIMITED`; Partition_Limit, INVALID and their like give
-    None: not known from this text.
+    Forms: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`
+    (sbatch(1), --time). UNLIMITED and INFINITE give `UNLIMITED`. Partition_Limit, INVALID and their
+    like give None: the text does not tell the limit. Raises MalformedText for any other text.
+    Answers are cached, since thousands of jobs have the same limit.
     """
     word = text.strip().upper()
     if word in _WORDS_WITHOUT_LIMIT:
@@ -32,11 +33,11 @@ def parse_time_limit(text: str) -> int | None:
     match = _FORM.fullmatch(word)
     if match is None:
         raise MalformedText(f"not a time limit: {text!r}")
-    days, *parts = (int(x) if x else 0 for x in match.group("d", "a", "b", "c"))
+    days, *numbers = (int(x) if x else 0 for x in match.group("d", "a", "b", "c"))
     if match["d"] is not None or word.count(":") == len("::"):
-        hours, minutes, seconds = parts
+        hours, minutes, seconds = numbers
     else:
-        hours, (minutes, seconds) = 0, parts[:2]
+        hours, (minutes, seconds) = 0, numbers[:2]
     return days * DAY_S + hours * HOUR_S + minutes * MINUTE_S + seconds
 
 

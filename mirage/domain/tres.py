@@ -21,9 +21,10 @@ _NO_TRES = frozenset({"N/A", "(null)"})
 
 @lru_cache(maxsize=4096)
 def parse_tres(text: str) -> Mapping[str, int]:
-    """Amounts by name: memory in MiB (Slurm's unit when none is written), the rest as counts.
+    """Parse a TRES list to amounts by name: memory in MiB (Slurm's unit if none is written), the
+    rest as counts. Raises MalformedText.
 
-    Thousands of jobs ask for the same.
+    Answers are cached, since thousands of jobs ask for the same resources.
     """
     amounts: dict[str, int] = {}
     for name, value in _split_terms(text):
@@ -38,8 +39,8 @@ def parse_tres(text: str) -> Mapping[str, int]:
 def parse_readable_tres(text: str) -> tuple[Mapping[str, int], frozenset[str]]:
     """Parse the TRES of a job, which its user may have written.
 
-    Returns the amounts that are set, as `parse_tres` has them, and the names of those that do not
-    read. `N/A` has neither.
+    Returns the amounts that are set, as `parse_tres` does, and the names whose amounts cannot be
+    parsed. `N/A` has neither.
     """
     amounts: dict[str, int] = {}
     unread = set[str]()
@@ -75,7 +76,7 @@ def count_gpus(tres: Mapping[str, int]) -> int:
 
 
 def count_job_gpus(text: str) -> int | None:
-    """Count the GPUs of a job's TRES list; None: it names GPUs whose number does not read."""
+    """Count the GPUs of a job's TRES list; None: it names GPUs whose number cannot be parsed."""
     amounts, unread = parse_readable_tres(text)
     return None if names_gpus(unread) and _GPU not in amounts else count_gpus(amounts)
 

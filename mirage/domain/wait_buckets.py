@@ -48,5 +48,5 @@ def assign_size_codes(nodes: Ints) -> NDArray[np.uint8]:
 def assign_limit_codes(time_limit_s: Ints) -> NDArray[np.uint8]:
     """Return places in `LIMITS`, [n], of time limits [n] in seconds. Less than 1 means not
     known."""
-    found = np.searchsorted(_LONGEST_S, time_limit_s)
-    return np.where(time_limit_s < 1, LIMITS.index(LimitClass.UNKNOWN), found).astype(np.uint8)
+    codes = np.searchsorted(_LONGEST_S, time_limit_s)
+    return np.where(time_limit_s < 1, LIMITS.index(LimitClass.UNKNOWN), codes).astype(np.uint8)

@@ -1,7 +1,7 @@
-"""Waits counted in bins: what can be added up over hours and classes, and still has quantiles.
+"""Waits counted in bins. Counts can be added up over hours and classes, and still give quantiles.
 
-Eight bins for each doubling of the wait, so that a quantile is within 5 % of the wait that it
-stands for. The first bin is of no wait at all.
+There are eight bins for each doubling of the wait, so that a quantile is within 5 % of the real
+one. The first bin holds waits of 0.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,11 @@ class WaitSummary:
 
 def assign_bins(wait_s: Ints) -> NDArray[np.uint8]:
     """Return the bin of each wait, [n], of waits [n] in seconds."""
-    place = 1 + np.floor(np.log2(np.maximum(wait_s, 1)) * PER_DOUBLING)
-    found: NDArray[np.uint8] = np.where(wait_s < 1, 0, np.minimum(place, BINS - 1)).astype(np.uint8)
-    return found
+    bin_number = 1 + np.floor(np.log2(np.maximum(wait_s, 1)) * PER_DOUBLING)
+    bins: NDArray[np.uint8] = np.where(wait_s < 1, 0, np.minimum(bin_number, BINS - 1)).astype(
+        np.uint8
+    )
+    return bins
 
 
 def compute_quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mirage.domain.arrays import Floats, Ints
 from mirage.domain.time_units import HOUR_S
 from mirage.judging.day_bootstrap import compute_interval, compute_means, draw_day_counts
-from mirage.judging.policy_runner import Chosen
+from mirage.judging.policy_runner import ChosenInstants
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.policies.rules.return_rule import BACK_S
 
@@ -42,7 +42,7 @@ class HandoverOutcomes:
     def from_choices(
         cls,
         table: EpisodeTable,
-        chosen: Chosen,
+        chosen: ChosenInstants,
         startup_h: float = 0.0,
         returns: Ints | None = None,
     ) -> Self:
@@ -59,12 +59,12 @@ class HandoverOutcomes:
     def join_outcomes(cls, parts: Iterable[Self]) -> Self:
         """Join the hand-overs of several tables. Returns were played in all of them or in none."""
         joined = tuple(parts)
-        played = [part.returns for part in joined if part.returns is not None]
+        returns = [part.returns for part in joined if part.returns is not None]
         return cls(
             start_point=np.concatenate([part.start_point for part in joined]),
             x_h=np.concatenate([part.x_h for part in joined]),
             lead_h=np.concatenate([part.lead_h for part in joined]),
-            returns=np.concatenate(played) if played else None,
+            returns=np.concatenate(returns) if returns else None,
         )
 
     @property
@@ -100,12 +100,14 @@ class HandoverOutcomes:
 
 
 def build_class_masks(reactive_interruption_h: Floats) -> dict[str, NDArray[np.bool_]]:
-    """Build the masks [E] of the load classes. Leave out the startup time, which is not the
-    cluster's load."""
+    """Build the masks [E] of the load classes.
+
+    The interruption must not include the startup time, which says nothing of the cluster's load.
+    """
     light = reactive_interruption_h <= LIGHT_H
     heavy = reactive_interruption_h > HEAVY_H
-    everything = np.ones(len(light), dtype=bool)
-    return dict(zip(CLASSES, (everything, light, ~light & ~heavy, heavy), strict=True))
+    every = np.ones(len(light), dtype=bool)
+    return dict(zip(CLASSES, (every, light, ~light & ~heavy, heavy), strict=True))
 
 
 def evaluate_policies(
@@ -122,32 +124,34 @@ def evaluate_policies(
     """
     counts = draw_day_counts(policies["reactive"].start_point)
     columns = {name: h.build_columns(overlap_price) for name, h in policies.items()}
-    told: Figures = {name: {} for name in policies}
+    figures: Figures = {name: {} for name in policies}
     for load, mask in masks.items():
-        ends = [columns[name]["cost_h"][mask] for name in ("reactive", "oracle")]
+        bounds = [columns[name]["cost_h"][mask] for name in ("reactive", "oracle")]
         for name in policies:
             of_class = {figure: values[mask] for figure, values in columns[name].items()}
-            told[name][load] = _compute_figures(of_class, ends, counts[:, mask])
-    return told
+            figures[name][load] = _compute_figures(of_class, bounds, counts[:, mask])
+    return figures
 
 
 def _compute_figures(
-    columns: Mapping[str, Floats], ends: Sequence[Floats], counts: Floats
+    columns: Mapping[str, Floats], bounds: Sequence[Floats], counts: Floats
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"episodes": len(columns["cost_h"])}
+    """Compute the figures of one policy in one class; `bounds` are the costs of both baselines."""
+    figures: dict[str, Any] = {"episodes": len(columns["cost_h"])}
     for name, values in columns.items():
-        empty = not len(values)
-        told[name] = None if empty else float(values.mean())
-        told[f"{name}_ci"] = None if empty else compute_interval(compute_means(counts, values))
-    return told | _compute_gap(columns["cost_h"], ends, counts)
+        is_empty = not len(values)
+        figures[name] = None if is_empty else float(values.mean())
+        interval = None if is_empty else compute_interval(compute_means(counts, values))
+        figures[f"{name}_ci"] = interval
+    return figures | _compute_gap(columns["cost_h"], bounds, counts)
 
 
-def _compute_gap(cost_h: Floats, ends: Sequence[Floats], counts: Floats) -> dict[str, Any]:
-    reactive, oracle = ends
+def _compute_gap(cost_h: Floats, bounds: Sequence[Floats], counts: Floats) -> dict[str, Any]:
+    reactive, oracle = bounds
     if not len(cost_h) or reactive.mean() - oracle.mean() < LEAST_GAP_H:
         return {"gap_closed": None, "gap_closed_ci": None}
     closed = (reactive.mean() - cost_h.mean()) / (reactive.mean() - oracle.mean())
     saved, gap = compute_means(counts, reactive - cost_h), compute_means(counts, reactive - oracle)
-    wide = np.nan_to_num(gap) >= LEAST_GAP_H
-    drawn = np.divide(saved, gap, out=np.full(len(gap), np.nan), where=wide)
-    return {"gap_closed": float(closed), "gap_closed_ci": compute_interval(drawn)}
+    is_wide = np.nan_to_num(gap) >= LEAST_GAP_H
+    shares = np.divide(saved, gap, out=np.full(len(gap), np.nan), where=is_wide)
+    return {"gap_closed": float(closed), "gap_closed_ci": compute_interval(shares)}

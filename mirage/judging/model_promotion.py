@@ -38,35 +38,37 @@ class Comparison:
 
         `difference_h` is the cost of the new version less that of the old one.
         """
-        found = self.difference
+        difference = self.difference
         return {
             "cost_h": self.cost_h,
             "cost_before_h": self.cost_before_h,
-            "difference_h": found.mean_h,
-            "difference_h_ci": found.interval_h,
-            "episodes": found.handovers,
-            "days": found.days,
+            "difference_h": difference.mean_h,
+            "difference_h_ci": difference.interval_h,
+            "episodes": difference.handovers,
+            "days": difference.days,
         }
 
     def __str__(self) -> str:
-        found = self.difference
-        low_h, high_h = found.interval_h
+        mean_h, (low_h, high_h) = self.difference.mean_h, self.difference.interval_h
+        handovers, days = self.difference.handovers, self.difference.days
         return (
             f"{self.new} costs {self.cost_h:.3f} h a hand-over and {self.old} "
-            f"{self.cost_before_h:.3f} h, a difference of {found.mean_h:+.3f} h (95 % interval "
-            f"{low_h:+.3f} to {high_h:+.3f} h; {found.handovers} hand-overs of {found.days} days)"
+            f"{self.cost_before_h:.3f} h, a difference of {mean_h:+.3f} h (95 % interval "
+            f"{low_h:+.3f} to {high_h:+.3f} h; {handovers} hand-overs of {days} days)"
         )
 
     def explain_refusal(self) -> str | None:
         """Return why the new version may not be promoted, and what to do; None if it may."""
-        found = self.difference
-        if found.is_cheaper:
+        difference = self.difference
+        if difference.is_cheaper:
             return None
-        if found.days < FEWEST_DAYS:
-            why = f"fewer than {FEWEST_DAYS} days are too few to compare"
+        if difference.days < FEWEST_DAYS:
+            reason = f"fewer than {FEWEST_DAYS} days are too few to compare"
+        elif difference.mean_h >= 0.0:
+            reason = "the new version is not cheaper"
         else:
-            why = "the new version is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
-        return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
+            reason = "that may be luck"
+        return f"{self}: {reason}; {self.old} stays in use: give tables of more days, or --force"
 
 
 TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
@@ -92,32 +94,33 @@ class PromotionReview:
 
     def build_evidence(self) -> dict[str, Any]:
         """Return the evidence for --json, the API and the record beside the model."""
-        told = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
-        return told if self.comparison is None else told | self.comparison.build_figures()
+        evidence = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
+        return evidence if self.comparison is None else evidence | self.comparison.build_figures()
 
 
 def judge_promotion(
-    model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: TwinTableFiller
+    model: str, under: Path, paths: Sequence[Path], *, force: bool, fill_twin: TwinTableFiller
 ) -> PromotionReview:
     """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
 
-    With `force` it may, and nothing is compared. Raises InputError if there is no such model, if a
-    model cannot be used, or if tables are missing or unsuitable.
+    `under` is the folder of models; `paths` are the episode tables to compare on. With `force` the
+    version may replace the other, and nothing is compared. Raises InputError if there is no such
+    model, if a model cannot be used, or if tables are missing or unsuitable.
     """
     new = registry.load_model(model, under)
     folder = registry.resolve_folder(model, under)
     before = registry.find_promoted_version(folder.parent)
-    found = None
+    comparison = None
     if before not in (None, folder.name) and not force:
         old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
-        found = compare_models(new, old, paths, ask)
+        comparison = compare_models(new, old, paths, fill_twin)
     return PromotionReview(
-        folder=folder, new=new.name, before=before, comparison=found, forced=force
+        folder=folder, new=new.name, before=before, comparison=comparison, forced=force
     )
 
 
 def compare_models(
-    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], ask: TwinTableFiller
+    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], fill_twin: TwinTableFiller
 ) -> Comparison:
     """Compare two models on the tables of `paths`.
 
@@ -128,8 +131,8 @@ def compare_models(
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
     tables = [load_unseen_table(path, new, old) for path in paths]
-    ask((new, old), paths, tables)
-    after, before = (_collect_handovers(served, tables) for served in (new, old))
+    fill_twin((new, old), paths, tables)
+    after, before = (_collect_handovers(model, tables) for model in (new, old))
     return Comparison(
         new=new.name,
         old=old.name,
@@ -139,10 +142,10 @@ def compare_models(
     )
 
 
-def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
+def load_unseen_table(path: Path, model: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
     """Load an episode table to compare models on.
 
-    Raises InputError if one of the models was trained on the table's days or later ones, if `asked`
+    Raises InputError if one of the models was trained on the table's days or later ones, if `model`
     is not for such chains (its fallback would be compared), or if the load was scaled.
     """
     table = EpisodeTable.load(path)
@@ -156,20 +159,21 @@ def load_unseen_table(path: Path, asked: ModelPolicy, *others: ModelPolicy) -> E
         raise InputError(
             f"{path} was made at {about.load} times the logged load: give a table made without it"
         )
-    outside = asked.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
+    outside = model.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
     if outside is not None:
-        raise InputError(f"{path} has no chains that {asked.name} decides for: {outside}")
-    for served in (asked, *others):
-        if served.artefact.scope.was_trained_after(str(about.cluster.get("name", "")), about.since):
+        raise InputError(f"{path} has no chains that {model.name} decides for: {outside}")
+    cluster = str(about.cluster.get("name", ""))
+    for compared in (model, *others):
+        if compared.artefact.scope.was_trained_after(cluster, about.since):
             raise InputError(
-                f"{path} has days that {served.name} was trained on: give a table of later days"
+                f"{path} has days that {compared.name} was trained on: give a table of later days"
             )
     return table
 
 
-def _collect_handovers(served: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+def _collect_handovers(model: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
     parts = [
-        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, served, OVERLAP_PRICE))
+        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, model, OVERLAP_PRICE))
         for t in tables
     ]
     return HandoverOutcomes.join_outcomes(parts)

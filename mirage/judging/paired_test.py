@@ -1,4 +1,4 @@
-"""Two policies on the same hand-overs: is the new one cheaper than the old, or was it luck?"""
+"""Tests whether a new policy is cheaper than the old one on the same hand-overs, beyond luck."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,9 +12,9 @@ from mirage.judging.day_bootstrap import (
 from mirage.judging.evaluation import HandoverOutcomes
 
 FEWEST_DAYS = 6
-"""Of fewer days the resamples cannot tell luck: where all days say the same, so do all resamples.
-Five days all favour an equal policy once in 32 tries, six once in 64; the upper end of a 95 %
-interval may be wrong once in 40."""
+"""The fewest days that are compared. With fewer, all days may favour a policy by luck, and then all
+resamples favour it too. Five days all favour an equal policy once in 32 tries, six days once in 64;
+the upper end of a 95 % interval may be wrong once in 40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PairedDifference:
 
     mean_h: float
     interval_h: tuple[float, float]
-    """95 %, over resampled days."""
+    """The 95 % interval over resampled days."""
     handovers: int
     days: int
 
@@ -31,14 +31,16 @@ class PairedDifference:
     def from_outcomes(
         cls, new: HandoverOutcomes, old: HandoverOutcomes, overlap_price: float
     ) -> Self:
-        """`new` and `old` have the same hand-overs, one at least, in the same order."""
-        each_h = new.compute_cost_h(overlap_price) - old.compute_cost_h(overlap_price)
-        found = compute_interval(compute_means(draw_day_counts(new.start_point), each_h))
-        assert found is not None  # noqa: S101 - there is a hand-over, so each resample has some
+        """Compare two policies. `new` and `old` have the same hand-overs in the same order; there
+        must be one at least."""
+        differences_h = new.compute_cost_h(overlap_price) - old.compute_cost_h(overlap_price)
+        counts = draw_day_counts(new.start_point)
+        interval_h = compute_interval(compute_means(counts, differences_h))
+        assert interval_h is not None  # noqa: S101 - there is a hand-over, so each resample has some
         return cls(
-            mean_h=float(each_h.mean()),
-            interval_h=found,
-            handovers=len(each_h),
+            mean_h=float(differences_h.mean()),
+            interval_h=interval_h,
+            handovers=len(differences_h),
             days=count_days(new.start_point),
         )
 
@@ -48,9 +50,9 @@ class PairedDifference:
 
         A lower mean is no proof. If two policies are equally good, the new one has the lower mean
         every other time, and every retraining is another try. If the interval's upper end is at
-        zero or above, a policy that is no better, or worse, may show such results by luck. To keep
-        the old policy costs what it has cost so far. A worse policy costs hours at each hand-over
-        until somebody notices. So the doubt counts against the new policy.
+        zero or above, a policy that is no better, or worse, may show such results by luck. The old
+        policy goes on to cost what it has cost so far. A worse policy costs hours at each hand-over
+        until somebody notices. So in doubt the old policy stays.
 
         A new policy that is only equal is accepted 4 times in 100 with three weeks of days. With
         six days, whose resamples are a little too alike, it is accepted 9 times. If one load lasts

@@ -1,4 +1,7 @@
-"""Runs a policy over a table. The policy is shown what the service would have shown it."""
+"""Runs a policy over an episode table, with the views that the service would have built.
+
+No view contains anything that was not known at its instant.
+"""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -28,7 +31,7 @@ from mirage.policies.rules.overlap_bound import bound_overlap, compute_max_lead_
 from mirage.policies.rules.release_cost import choose_new_lead
 from mirage.policies.rules.return_rule import BACK_S
 
-Chosen = NDArray[np.int64]
+ChosenInstants = NDArray[np.int64]
 """[E]: the number of the instant at which each successor becomes eligible. The last instant is
 the reactive one."""
 
@@ -41,15 +44,15 @@ class Terms:
     returns: int = 0
     """How often it may give its nodes back."""
     guarded: bool = False
-    """Whether it overlaps by the default max-overlap at most: no release may be so early that it
-    would start sooner, and a link that does all the same leaves its nodes."""
+    """Whether the default max-overlap bounds the overlap: a release may not be so early that the
+    link would start sooner, and a link that does start sooner leaves its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What came of each hand-over: columns [E]."""
+class PlayedHandovers:
+    """The releases and the returns of each hand-over: columns [E]."""
 
-    chosen: Chosen
+    chosen: ChosenInstants
     """The instants of the last releases."""
     returns: Ints
     """How often each link left its nodes before its predecessor's end."""
@@ -58,7 +61,7 @@ class Played:
 
 
 OWN_PLAN = "planned-quantile"
-"""The name of what links plan by themselves where no service answers."""
+"""The name of the plan that links make by themselves if no service answers."""
 OWN_LOOKS = 3
 """A link plans its successor's release this many times at most: when it starts, and twice more."""
 OWN_MOVED_S = 360
@@ -72,12 +75,14 @@ _PARTITION = "batch"
 _RIVAL = JobId(1)
 
 
-def choose_reactive(table: EpisodeTable) -> Chosen:
+def choose_reactive(table: EpisodeTable) -> ChosenInstants:
     """Choose the predecessor's end for every successor."""
     return np.full(len(table), table.outcome_s.shape[1] - 1, dtype=np.int64)
 
 
-def choose_oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
+def choose_oracle(
+    table: EpisodeTable, overlap_price: float, startup_h: float = 0.0
+) -> ChosenInstants:
     """Choose the cheapest instant of each hand-over, which is known only afterwards. Of equals
     the last one."""
     x = table.outcome_h + startup_h
@@ -90,45 +95,47 @@ def run_policy(
     table: EpisodeTable,
     policy: Policy,
     overlap_price: float,
-    told: Callable[[int], None] = lambda _: None,
-) -> Chosen:
+    on_decided: Callable[[int], None] = lambda _: None,
+) -> ChosenInstants:
     """Choose the first instant at which the policy frees each successor, else its predecessor's
-    end. A link that starts early holds its nodes. `told` is called with each hand-over decided.
+    end. A link that starts early holds its nodes. `on_decided` is called with the number of each
+    hand-over once it is decided.
     """
-    return play_policy(table, policy, Terms(overlap_price=overlap_price), told).chosen
+    return play_policy(table, policy, Terms(overlap_price=overlap_price), on_decided).chosen
 
 
 def play_policy(
     table: EpisodeTable,
     policy: Policy,
     terms: Terms,
-    told: Callable[[int], None] = lambda _: None,
-) -> Played:
+    on_decided: Callable[[int], None] = lambda _: None,
+) -> PlayedHandovers:
     """Play each hand-over: the policy releases its successor, which may leave its nodes again.
 
-    A row of the table says what would have come of a release then, so a second release is a later
-    row. A link that starts soon after its release keeps or gives back by the policy's forecast of
-    then, any other by its own last wait. Its new release is planned then. All hand-overs of the
-    table run side by side in time, so a past hand-over is known to the policy once its successor
-    has started. `told` is called with each hand-over decided.
+    The table has the outcome of a release at each instant, so a second release is a later instant.
+    A link that starts soon after its release keeps or gives back its nodes by the policy's forecast
+    at the release, any other link by its own last wait. If it gives them back, its new release is
+    planned at once. All hand-overs of the table run in the order of time, so a past hand-over is
+    known to the policy once its successor has started. `on_decided` is called with the number of
+    each hand-over once it is decided.
     """
-    return _PolicyRun(table, policy, terms).play_handovers(told)
+    return _PolicyRun(table, policy, terms).play_handovers(on_decided)
 
 
 def play_own_plan(
     table: EpisodeTable,
     rule: Policy,
     terms: Terms,
-    told: Callable[[int], None] = lambda _: None,
-) -> Played:
+    on_decided: Callable[[int], None] = lambda _: None,
+) -> PlayedHandovers:
     """Play what links do by themselves, without a service.
 
     The running link plans its successor's release by the rule when it starts, and twice more at
     most, as slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The
-    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `told` is
-    called with each hand-over decided.
+    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `on_decided`
+    is called with the number of each hand-over once it is played.
     """
-    return _PolicyRun(table, rule, terms).play_planned_handovers(told)
+    return _PolicyRun(table, rule, terms).play_planned_handovers(on_decided)
 
 
 def select_known_waits(started: StartedJobs, now: int) -> Waits:
@@ -216,7 +223,7 @@ class _PolicyRun:
         self._planned = np.full(len(table), NONE, dtype=np.int64)
         """[E]: the instant of a link's planned release; NONE: the policy decides it."""
 
-    def play_handovers(self, told: Callable[[int], None]) -> Played:
+    def play_handovers(self, on_decided: Callable[[int], None]) -> PlayedHandovers:
         instants = self._table.instants
         is_over = np.zeros(len(self._table), dtype=np.bool_)
         # Stable: where two hand-overs share an instant, the earlier start point comes first.
@@ -230,21 +237,23 @@ class _PolicyRun:
             self._choose(i, k)
             if not self._leave_nodes(i, waits_s):
                 is_over[i] = True
-                self._record_outcome(i, told)
-        return Played(self._chosen, self._returns, self._releases)
+                self._record_outcome(i, on_decided)
+        return PlayedHandovers(self._chosen, self._returns, self._releases)
 
-    def play_planned_handovers(self, told: Callable[[int], None]) -> Played:
+    def play_planned_handovers(self, on_decided: Callable[[int], None]) -> PlayedHandovers:
         for i in range(len(self._table)):
             self._choose(i, self._follow_plan(i))
             while self._leave_nodes(i, ()):
                 self._choose(i, self._last if self._planned[i] == NONE else int(self._planned[i]))
             self._started.pop(i, None)
-            told(i)
-        return Played(self._chosen, self._returns, self._releases)
+            on_decided(i)
+        return PlayedHandovers(self._chosen, self._returns, self._releases)
 
     def _release(self, i: int, k: int) -> tuple[int, ...] | None:
-        """Return the waits that are forecast as the standby is released now, equally likely, empty
-        where none are; None if it is not released."""
+        """Return the forecast waits if the standby is released at instant `k`; None if it is not.
+
+        The waits are equally likely. The tuple is empty if there is no forecast.
+        """
         planned = int(self._planned[i])
         if k == self._last or k < planned:
             return () if k == self._last else None
@@ -264,13 +273,14 @@ class _PolicyRun:
     def _leave_nodes(self, i: int, waits_s: tuple[int, ...]) -> bool:
         """Return whether the link leaves its nodes, and count that.
 
-        A new release is planned, unless the link was sent back: then it is the policy's.
+        If the link gives its nodes back, its new release is planned. If it is sent back because it
+        is too early, the policy decides its new release.
         """
         start_s, end_s = self._find_start(i), int(self._table.instant_s[-1])
         left_s = end_s - start_s
         returns = self._terms.returns - int(self._returns[i])
-        beyond = self._terms.guarded and left_s > self._allowed_s
-        if left_s <= 0 or (returns <= 0 and not beyond):
+        is_too_early = self._terms.guarded and left_s > self._allowed_s
+        if left_s <= 0 or (returns <= 0 and not is_too_early):
             return False
         self._planned[i] = NONE
         if returns > 0:
@@ -283,7 +293,7 @@ class _PolicyRun:
                 start_s=start_s,
                 end_s=end_s,
             )
-            if lead_s is None and not beyond:
+            if lead_s is None and not is_too_early:
                 return False
             # Released so long before the end, it overlaps as it may if it waits as long as now.
             waited_s = start_s - released_s
@@ -295,7 +305,7 @@ class _PolicyRun:
         return True
 
     def _follow_plan(self, i: int) -> int:
-        """Return the place of the instant at which the plan of the i-th link is carried out."""
+        """Return the number of the instant at which the plan of the i-th link is carried out."""
         instants = [int(at) for at in self._table.instants[i]]
         start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
         plan = OwnPlan(self._policy, start, end)
@@ -342,8 +352,8 @@ class _PolicyRun:
         """Build the part of the queue that a rule reads: whether any rival waits, and the
         rivals' latest planned start."""
         rivals = int(self._table.rivals[i, k])
-        planned = int(self._table.rivals_planned_s[i, k])
-        planned_start = UNKNOWN if planned == NONE else now + planned
+        planned_s = int(self._table.rivals_planned_s[i, k])
+        planned_start = UNKNOWN if planned_s == NONE else now + planned_s
         return replace(
             self._queue,
             taken_at=now,
@@ -353,12 +363,12 @@ class _PolicyRun:
             planned_start=np.array([planned_start]),
         )
 
-    def _record_outcome(self, i: int, told: Callable[[int], None]) -> None:
+    def _record_outcome(self, i: int, on_decided: Callable[[int], None]) -> None:
         k = self._chosen[i]
         start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
         self._past.add_handover(start, start - int(self._table.instants[i, k]))
         self._started.pop(i, None)
-        told(i)
+        on_decided(i)
 
 
 class _PastHandovers:
@@ -367,28 +377,31 @@ class _PastHandovers:
     def __init__(self, nodes: int, limit_s: int) -> None:
         self._nodes = nodes
         self._limit_s = limit_s
-        self._coming: list[tuple[int, int]] = []
-        self._known: list[tuple[int, int]] = []
-        self._shown = self._build_waits()
+        self._future: list[tuple[int, int]] = []
+        """A heap of (start, wait) of hand-overs whose successor has not started yet."""
+        self._past: list[tuple[int, int]] = []
+        """(start, wait) of hand-overs whose successor has started, in the order of the starts."""
+        self._waits = self._build_waits()
 
     def add_handover(self, start: int, wait_s: int) -> None:
-        heapq.heappush(self._coming, (start, wait_s))
+        heapq.heappush(self._future, (start, wait_s))
 
     def get_known_waits(self, now: int) -> Waits:
-        if not self._coming or self._coming[0][0] > now:
-            return self._shown
-        while self._coming and self._coming[0][0] <= now:
-            self._known.append(heapq.heappop(self._coming))
-        self._shown = self._build_waits()
-        return self._shown
+        """Return the waits of successors that have started by `now`, which must never decrease."""
+        if not self._future or self._future[0][0] > now:
+            return self._waits
+        while self._future and self._future[0][0] <= now:
+            self._past.append(heapq.heappop(self._future))
+        self._waits = self._build_waits()
+        return self._waits
 
     def _build_waits(self) -> Waits:
-        lately = self._known[-RECENT_HANDOVERS:]
+        recent = self._past[-RECENT_HANDOVERS:]
         return Waits(
-            start=np.array([start for start, _ in lately], dtype=np.int64),
-            wait_s=np.array([wait_s for _, wait_s in lately], dtype=np.int64),
-            nodes=np.full(len(lately), self._nodes, dtype=np.int64),
-            time_limit_s=np.full(len(lately), self._limit_s, dtype=np.int64),
+            start=np.array([start for start, _ in recent], dtype=np.int64),
+            wait_s=np.array([wait_s for _, wait_s in recent], dtype=np.int64),
+            nodes=np.full(len(recent), self._nodes, dtype=np.int64),
+            time_limit_s=np.full(len(recent), self._limit_s, dtype=np.int64),
         )
 
 

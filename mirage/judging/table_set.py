@@ -1,5 +1,7 @@
-"""Checks tables that are judged as one set. No hand-over may be in it twice; clusters may
-differ."""
+"""Checks tables that are judged as one set: no hand-over may be in two of them.
+
+The tables may be of different clusters.
+"""
 
 import json
 from collections.abc import Sequence
@@ -10,17 +12,17 @@ from mirage.judging.table.metadata import TableMetadata
 
 
 def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
-    """Raises InputError if two tables have the same hand-over, since it would count twice."""
-    seen: set[tuple[str, int]] = set()
+    """Raise InputError if two tables have the same hand-over, since it would count twice."""
+    earlier: set[tuple[str, int]] = set()
     for about, points in zip(abouts, start_points, strict=True):
-        mine = {(about.pair, point) for point in points.tolist()}
-        twice = len(seen & mine)
-        if twice:
+        handovers = {(about.pair, point) for point in points.tolist()}
+        shared = len(earlier & handovers)
+        if shared:
             raise InputError(
-                f"{twice} hand-overs are in more than one table (same trace, cluster, pair and "
+                f"{shared} hand-overs are in more than one table (same trace, cluster, pair and "
                 "start point): give each once"
             )
-        seen |= mine
+        earlier |= handovers
 
 
 def count_clusters(abouts: Sequence[TableMetadata]) -> int:

@@ -19,11 +19,9 @@ from mirage.simulator.arrays.layout import (
     ASSOCIATION,
     CAPACITY_CPUS,
     CAPACITY_GPUS,
-    COMING,
     ELIGIBLE,
     FAIR_VALUE,
     FRACTION_BITS,
-    GONE,
     ID,
     LIMIT,
     LIVE,
@@ -36,6 +34,8 @@ from mirage.simulator.arrays.layout import (
     PARTITION,
     PARTITION_BITS,
     PHASE,
+    PHASE_COMING,
+    PHASE_FREE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
@@ -161,7 +161,7 @@ def find_eligible_and_start(state: Ints, job_id: int) -> tuple[int, int]:
     """
     live = section(state, LIVE)
     for at in range(0, len(live), RECORD):
-        if live[at + ID] == job_id and live[at + PHASE] not in (GONE, COMING):
+        if live[at + ID] == job_id and live[at + PHASE] not in (PHASE_FREE, PHASE_COMING):
             return live[at + ELIGIBLE], live[at + START]
     return NOT_THERE, NOT_THERE
 

@@ -26,9 +26,10 @@ _PLAIN = Reactive()
 class Candidate:
     policy: Policy
     scope: Scope | None = None
-    """Of a model: on another cluster than it was trained on it stands after the proven ones."""
+    """A model's scope. On a cluster that a model was not trained on, it comes after the proven
+    candidates."""
     proven: bool = True
-    """Whether it stands before models of other clusters."""
+    """Whether the candidate comes before models that were trained on other clusters."""
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class Choice:
     skipped: dict[str, str]
     """Candidates that cannot be asked now: name -> why."""
     dearer: tuple[str, ...] = ()
-    """Candidates that stand before the chosen one, and have cost more."""
+    """Candidates that come before the chosen one, and have cost more."""
 
     @property
     def because(self) -> str:
@@ -71,11 +72,11 @@ class AutoPolicy(SimplePolicy):
 
     candidates: tuple[Candidate, ...]
     results: Callable[[PolicyView], Results] = _find_nothing
-    """Returns the results of hand-overs like the one shown, including ones that have not ended;
+    """Returns the results of hand-overs like the view's, including ones that have not ended;
     only ended ones are used. The default returns none. The service passes its own hand-overs
     here, an evaluation passes its table's."""
-    how: Weighing = field(default_factory=Weighing)
-    told: Callable[[Choice], None] = lambda _: None
+    weighing: Weighing = field(default_factory=Weighing)
+    on_choice: Callable[[Choice], None] = lambda _: None
     """Called with each choice."""
     name: str = "auto"
 
@@ -96,38 +97,38 @@ class AutoPolicy(SimplePolicy):
         candidates decide.
         """
         if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
-            why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
-            return self._decide_with(_PLAIN, view, why)
+            reason = ", since a held standby earns age too (ACCRUE_ALWAYS)"
+            return self._decide_with(_PLAIN, view, reason)
         if view.can_pin:
             return self._decide_with(_PINS, view, ", since the standby may be pinned")
         return None
 
     def decide(self, view: PolicyView) -> Decision:
-        settled = self.decide_outright(view)
-        if settled is not None:
-            return settled
+        outright = self.decide_outright(view)
+        if outright is not None:
+            return outright
         choice = self.choose_candidate(view)
-        self.told(choice)
+        self.on_choice(choice)
         return self._decide_with(choice.policy, view, choice.because)
 
     def _decide_with(self, policy: Policy, view: PolicyView, because: str) -> Decision:
         decision = policy.decide(view)
-        # Policies that do not pin know nothing of a pinned standby that has to leave its nodes.
-        stuck = view.position is Position.PINNED and not view.can_pin
-        if stuck and decision.action is Action.WAIT:
+        # Policies that do not pin cannot move a pinned standby off its nodes.
+        must_leave = view.position is Position.PINNED and not view.can_pin
+        if must_leave and decision.action is Action.WAIT:
             decision = replace(move_off_nodes(policy.name), forecast=decision.forecast)
         reason = f"{policy.name} decides{because}: {decision.reason}"
         return replace(decision, policy=self.name, reason=reason)
 
     def choose_candidate(self, view: PolicyView) -> Choice:
-        """Choose the candidate, as of the predecessor's start.
+        """Choose the candidate by what was known at the predecessor's start.
 
-        If the choice were made anew at each instant, the successor would be freed as soon as any
-        candidate that is chosen in passing frees it.
+        So the choice stays the same for the whole hand-over. If it were made anew at each instant,
+        every candidate that is chosen for a moment could free the successor.
         """
         order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
         faults = {c.name: c.policy.explain_unfit(view) for c in order}
-        asked = [c for c in order if faults[c.name] is None]
+        fit = [c for c in order if faults[c.name] is None]
         began = view.predecessor_start
         if began is None:
             began = view.predecessor_end - view.time_limit_s
@@ -135,14 +136,14 @@ class AutoPolicy(SimplePolicy):
         load = compute_load_h(
             _select_started_before(view.jobs, began), view.nodes, view.time_limit_s
         )
-        weights = self.how.compute_weights(results, began, load)
-        names = [c.name for c in asked]
-        name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.how)
-        chosen = asked[names.index(name)]
+        weights = self.weighing.compute_weights(results, began, load)
+        names = [c.name for c in fit]
+        name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.weighing)
+        chosen = fit[names.index(name)]
         before = order[: order.index(chosen)]
         return Choice(
             policy=chosen.policy,
-            skipped={c.name: why for c in before if (why := faults[c.name]) is not None},
+            skipped={c.name: fault for c in before if (fault := faults[c.name]) is not None},
             dearer=dearer,
         )
 

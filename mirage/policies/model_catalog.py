@@ -36,8 +36,8 @@ class ModelDetail:
     """Newest first."""
 
 
-_LONG = ("seen", "metrics", "judged", "trained_on")
-"""Long parts of a card that tell a reader nothing: ranges of inputs, and single hand-overs."""
+_HIDDEN_KEYS = ("seen", "metrics", "judged", "trained_on")
+"""Long parts of a card that are of no use to a reader: ranges of inputs, and single hand-overs."""
 
 
 def list_versions(under: Path) -> list[ModelVersion]:
@@ -49,7 +49,7 @@ def load_version(model: str, under: Path) -> ModelDetail:
     """Return a version with its card. Raises InputError if there is no such version."""
     folder = registry.resolve_folder(model, under)
     try:
-        card = {k: v for k, v in read_card(folder).items() if k not in _LONG}
+        card = {k: v for k, v in read_card(folder).items() if k not in _HIDDEN_KEYS}
     except (UnfitModel, OSError, ValueError):
         card = {}
     records = registry.list_promotions(folder.parent)
@@ -63,22 +63,22 @@ def _format_load(table: Mapping[str, Any]) -> str:
 def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a model was trained on, and how much of the gap it closed on later weeks.
 
-    Raises UnfitModel if the card does not tell.
+    Raises UnfitModel if the card lacks these.
     """
-    learned = card.get("trained_on", [])
+    tables = card.get("trained_on", [])
     spans = (
         f"{t['trace']} {t['nodes']} node(s) "
         f"{_format_day(t['since'])} to {_format_day(t['until'])}{_format_load(t)}"
-        for t in (learned if isinstance(learned, list) else [])
+        for t in (tables if isinstance(tables, list) else [])
     )
     try:
-        told = "; ".join(spans)
-        judged = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
-        return {"trained_on": told, "gap_closed": judged.get("gap_closed")}
+        trained_on = "; ".join(spans)
+        figures = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
+        return {"trained_on": trained_on, "gap_closed": figures.get("gap_closed")}
     # A card may hold anything.
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        why = f"{CARD} does not tell what it was trained on, or how it was judged"
-        raise UnfitModel(why) from error
+        message = f"{CARD} does not tell what it was trained on, or how it was judged"
+        raise UnfitModel(message) from error
 
 
 def _load_version_line(folder: Path) -> ModelVersion:
@@ -86,7 +86,7 @@ def _load_version_line(folder: Path) -> ModelVersion:
     promoted = registry.find_promoted_version(folder.parent) == folder.name
     try:
         card = read_card(folder)
-        told = summarize_card(card)
+        summary = summarize_card(card)
         check_graph(folder, card)
     except UnfitModel as error:
         return _build_faulty_line(folder, promoted, str(error))
@@ -95,18 +95,18 @@ def _load_version_line(folder: Path) -> ModelVersion:
         family=str(card["family"]),
         promoted=promoted,
         fault=None,
-        **told,
+        **summary,
     )
 
 
-def _build_faulty_line(folder: Path, promoted: bool, why: str) -> ModelVersion:
+def _build_faulty_line(folder: Path, promoted: bool, fault: str) -> ModelVersion:
     return ModelVersion(
         model=registry.format_model_name(folder),
         family=None,
         promoted=promoted,
         trained_on=None,
         gap_closed=None,
-        fault=why,
+        fault=fault,
     )
 
 

@@ -50,8 +50,8 @@ held to free."""
 AUTO = "auto"
 FORECASTS = ("twin",)
 RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
-"""The rules among `auto`'s candidates; models stand before them. Rules after quantile decide
-only if their past results are better."""
+"""The rules among `auto`'s candidates, after the models. Rules after quantile decide only if their
+past results are better."""
 NAMES = (*POLICIES, AUTO)
 """The names of all policies except models."""
 
@@ -62,8 +62,8 @@ PROMOTIONS = "promotions.jsonl"
 """A file beside it with a JSON object per line: each promotion and its reason."""
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
-"""It names a folder, and no file system takes a longer name."""
-_NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
+"""A name or a version. Each is a folder, and no file system takes a longer name."""
+_MODEL_NAME = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 
 def get_policy(name: str, under: Path = Path(MODELS)) -> Policy:
@@ -91,12 +91,12 @@ def build_auto(under: Path = Path(MODELS)) -> AutoPolicy:
 
 
 @lru_cache(maxsize=4)
-def _build_auto(learned: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPolicy:
-    models = [m for m in learned if isinstance(m, ModelPolicy)]
+def _build_auto(promoted: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPolicy:
+    models = [m for m in promoted if isinstance(m, ModelPolicy)]
     return AutoPolicy(
         candidates=(
             *(Candidate(m, scope=m.artefact.scope) for m in models),
-            *(Candidate(m) for m in learned if isinstance(m, UnavailableModel)),
+            *(Candidate(m) for m in promoted if isinstance(m, UnavailableModel)),
             *(Candidate(POLICIES[name]) for name in FORECASTS),
             *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
         ),
@@ -106,8 +106,8 @@ def _build_auto(learned: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPoli
 
 def _iter_promoted_models(under: Path) -> Iterator[ModelPolicy | UnavailableModel]:
     """Yield the promoted model of each name, or a stand-in that says why it cannot be asked."""
-    for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
-        name = f"{MODELS}/{named.name}"
+    for folder in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
+        name = f"{MODELS}/{folder.name}"
         try:
             yield load_model(name, under)
         except (InputError, UnfitModel) as error:
@@ -119,14 +119,14 @@ def is_model(name: str) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a policy may have the name: that of a rule, or of the form of a model's."""
-    return name in NAMES or _NAMED.fullmatch(name) is not None
+    """Return whether a policy may have the name: a rule has it, or it is a possible model name."""
+    return name in NAMES or _MODEL_NAME.fullmatch(name) is not None
 
 
 def is_version(name: str) -> bool:
     """Return whether the name is of the form models/NAME/VERSION."""
-    asked = _NAMED.fullmatch(name)
-    return asked is not None and asked["version"] is not None
+    match = _MODEL_NAME.fullmatch(name)
+    return match is not None and match["version"] is not None
 
 
 def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
@@ -156,10 +156,10 @@ def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
     Raises InputError if there is none, and for any other name. The name may come from a user, so it
     cannot lead out of `under`.
     """
-    asked = _NAMED.fullmatch(name)
-    if asked is None:
+    match = _MODEL_NAME.fullmatch(name)
+    if match is None:
         raise InputError(f"{name!r} is not the name of a model: give models/NAME/VERSION")
-    version = asked["version"] or find_promoted_version(under / asked["name"])
+    version = match["version"] or find_promoted_version(under / match["name"])
     if version is None and not under.is_dir():
         raise InputError(f"no model {name}: there is no folder {under} (provision.models_dir)")
     if version is None:
@@ -167,16 +167,16 @@ def resolve_folder(name: str, under: Path = Path(MODELS)) -> Path:
             f"no version of {name} was promoted: promote one with `mirage models promote`, "
             "or give models/NAME/VERSION"
         )
-    folder = under / asked["name"] / version
+    folder = under / match["name"] / version
     if not (folder / CARD).is_file():
         raise InputError(f"no model {name}: there is no {folder / CARD}")
     return folder
 
 
-def find_promoted_version(named: Path) -> str | None:
-    """Return the promoted version of models/NAME; None if none was promoted."""
+def find_promoted_version(folder: Path) -> str | None:
+    """Return the promoted version in the folder of models/NAME; None if none was promoted."""
     try:
-        version = (named / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
+        version = (folder / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
     return version if re.fullmatch(_WORD, version) else None
@@ -198,11 +198,13 @@ def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> No
         raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
 
 
-def list_promotions(named: Path) -> list[dict[str, Any]]:
-    """Return the promotion records of models/NAME, newest first. A line that cannot be read is
-    left out."""
+def list_promotions(folder: Path) -> list[dict[str, Any]]:
+    """Return the promotion records in the folder of models/NAME, newest first.
+
+    A line that cannot be read is left out.
+    """
     try:
-        text = (named / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
+        text = (folder / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     return [record for line in reversed(text.splitlines()) if (record := _parse_record(line))]
@@ -210,10 +212,10 @@ def list_promotions(named: Path) -> list[dict[str, Any]]:
 
 def _parse_record(line: str) -> dict[str, Any] | None:
     try:
-        read = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return read if isinstance(read, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def list_model_folders(under: Path = Path(MODELS)) -> list[Path]:

@@ -35,10 +35,10 @@ class TwinPolicy(SimplePolicy):
         return Needs(twin=True)
 
     def decide(self, view: PolicyView) -> Decision:
-        why = self.explain_unfit(view)
-        if why is not None:
-            return decide_by_fallback(_RULE, view, self.name, why)
-        assert view.twin_s is not None  # noqa: S101 - `explain_unfit` looked
+        unfit = self.explain_unfit(view)
+        if unfit is not None:
+            return decide_by_fallback(_RULE, view, self.name, unfit)
+        assert view.twin_s is not None  # noqa: S101 - `explain_unfit` has checked it
         return decide_by_cost(view, _build_forecast(view.twin_s), self.name)
 
     def explain_unfit(self, view: PolicyView) -> str | None:

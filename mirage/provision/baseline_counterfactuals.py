@@ -1,9 +1,9 @@
 """Records when the simple rules, or a Mirage that does not act, would have freed a standby.
 
-The rules are asked in the same ticks, on the same view. Until its time has come, a rule's instant
-is what the rule now expects: its own lead before the predecessor's end. Then the instant stands. So
-it is also known if Mirage has freed the standby before. What the hand-over would have come to is
-worked out once it is over (`services.reports.handover_outcomes`).
+The rules are asked in the same ticks, on the same view. A rule's instant is its lead before the
+predecessor's end, and changes with each tick until it has come; then it stays. So the instant is
+known too if Mirage frees the standby before. After the hand-over, `reports.handover_outcomes`
+computes the interruption or overlap that each rule would have had.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ WouldFree = tuple[ChainId, int, str, int]
 
 
 class BaselineCounterfactuals:
-    """The rules of one tick. A lead is the same for all of a partition, size and price."""
+    """The rules of one tick. A lead is the same for all standbys of a partition, size and price."""
 
     def __init__(self, tx: Transaction, links: Sequence[LinkKey]) -> None:
-        self._known = handover_outcomes.list_would_free(tx, links)
+        self._stored = handover_outcomes.list_would_free(tx, links)
         self._leads: dict[tuple[str, int, float], Mapping[str, float]] = {}
-        self.found: list[WouldFree] = []
+        self.would_free: list[WouldFree] = []
         """New rows: chain, the standby's index, policy, instant."""
 
     def ask_rules(self, handover: OpenHandover, view: PolicyView) -> None:
-        """Ask each rule when it would free the standby; what is new is added to `found`."""
+        """Ask each rule when it would free the standby; new instants are added to `would_free`."""
         for policy, lead_s in self._get_leads(view).items():
             self._record_free_at(handover, policy, view.predecessor_end - round(lead_s), view.now)
 
@@ -47,33 +47,33 @@ class BaselineCounterfactuals:
     def get_slurm_wait_s(self, handover: OpenHandover) -> float | None:
         """Return the wait by Slurm's own plan, in seconds; None if no rule was asked this tick."""
         standby = handover.standby
-        like = (standby.partition, standby.nodes, handover.chain.overlap_price)
-        return self._leads.get(like, {}).get(SLURM)
+        key = (standby.partition, standby.nodes, handover.chain.overlap_price)
+        return self._leads.get(key, {}).get(SLURM)
 
     def _record_free_at(self, handover: OpenHandover, policy: str, at: int, now: int) -> None:
         key = (handover.chain.chain_id, handover.standby.index)
-        known = self._known.get(key, {}).get(policy)
-        if known is not None and known < (handover.predecessor.start or 0):
-            known = None  # of a run before it was requeued
-        if known is not None and known <= now:
+        stored_at = self._stored.get(key, {}).get(policy)
+        if stored_at is not None and stored_at < (handover.predecessor.start or 0):
+            stored_at = None  # the predecessor was requeued since: this instant is of its first run
+        if stored_at is not None and stored_at <= now:
             return
         at = max(at, now)
-        if known is None or at == now or abs(at - known) > CHANGED_S:
-            self.found.append((*key, policy, at))
+        if stored_at is None or at == now or abs(at - stored_at) > CHANGED_S:
+            self.would_free.append((*key, policy, at))
 
     def _get_leads(self, view: PolicyView) -> Mapping[str, float]:
-        like = (view.partition, view.nodes, view.overlap_price)
-        if like not in self._leads:
-            self._leads[like] = compute_leads_s(view)
-        return self._leads[like]
+        key = (view.partition, view.nodes, view.overlap_price)
+        if key not in self._leads:
+            self._leads[key] = compute_leads_s(view)
+        return self._leads[key]
 
 
 def compute_leads_s(view: PolicyView) -> dict[str, float]:
     """Return the lead of each rule that frees the standby, in seconds."""
-    found: dict[str, float] = {}
+    leads_s: dict[str, float] = {}
     for rule in (_AVERAGE, _SLURM):
         forecast = rule.decide(view).forecast
         if forecast is not None:
-            found[rule.name] = forecast.p50_s
-    fixed = _FIXED.find_lead_s(view)
-    return found if fixed is None else found | {_FIXED.name: fixed}
+            leads_s[rule.name] = forecast.p50_s
+    fixed_s = _FIXED.find_lead_s(view)
+    return leads_s if fixed_s is None else leads_s | {_FIXED.name: fixed_s}

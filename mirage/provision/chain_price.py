@@ -18,21 +18,21 @@ from mirage.policies.rules.lead_rules import sample_like_waits
 from mirage.policies.rules.switch_price import START_UP_S, compute_switch_price, estimate_missed_s
 
 _DIGITS = 3
-"""Of a price: what changes by less is not written again."""
+"""Digits of a price after the point, so that a smaller change is not stored."""
 
 
-def price_chain(chain: Chain, links: Sequence[Link], jobs: Waits, like: Link) -> Chain:
-    """The chain at the price of now.
+def price_chain(chain: Chain, links: Sequence[Link], jobs: Waits, running_link: Link) -> Chain:
+    """Return the chain with the price that its links and the waits now give.
 
-    `links`: its own, for the start-up. `jobs`: the last of the partition. `like`: the link whose
-    nodes and time limit the next one has.
+    `links` are the chain's, for the start-up. `jobs` are the last waits in the partition. The next
+    link has the nodes and the time limit of `running_link`.
     """
-    limit_s = like.time_limit_s
+    limit_s = running_link.time_limit_s
     if not has_worked_out_price(chain) or not limit_s or limit_s == UNLIMITED:
         return chain
     measured = measure_start_up_s(links)
     start_up_s = START_UP_S if measured is None else measured
-    waits = sample_like_waits(jobs, like.nodes, limit_s)
+    waits = sample_like_waits(jobs, running_link.nodes, limit_s)
     missed_s = estimate_missed_s(waits, start_up_s, limit_s)
     price = round(compute_switch_price(start_up_s, missed_s, limit_s), _DIGITS)
     whole_minutes = MINUTE_S * round(missed_s / MINUTE_S)
@@ -42,19 +42,23 @@ def price_chain(chain: Chain, links: Sequence[Link], jobs: Waits, like: Link) ->
 def price_handovers(
     tx: Transaction,
     cluster_id: int,
-    open_ones: Sequence[OpenHandover],
-    read_jobs: Callable[[str], Waits],
+    handovers: Sequence[OpenHandover],
+    read_job_waits: Callable[[str], Waits],
 ) -> list[OpenHandover]:
-    """The hand-overs with their chains at the price of now. `read_jobs`: of a partition."""
-    priced = [one.chain.chain_id for one in open_ones if has_worked_out_price(one.chain)]
-    if not priced:
-        return list(open_ones)
-    by_chain = chains.list_links_by_chain(tx, cluster_id, priced)
-    found = []
-    for one in open_ones:
-        links = by_chain.get(one.chain.chain_id, [])
-        chain = one.chain
+    """Return the hand-overs with their chains at the price that holds now.
+
+    `read_job_waits` returns the last waits in a partition.
+    """
+    chain_ids = [h.chain.chain_id for h in handovers if has_worked_out_price(h.chain)]
+    if not chain_ids:
+        return list(handovers)
+    by_chain = chains.list_links_by_chain(tx, cluster_id, chain_ids)
+    priced = []
+    for handover in handovers:
+        chain = handover.chain
         if has_worked_out_price(chain):
-            chain = price_chain(chain, links, read_jobs(one.standby.partition), one.predecessor)
-        found.append(replace(one, chain=chain))
-    return found
+            links = by_chain.get(chain.chain_id, [])
+            waits = read_job_waits(handover.standby.partition)
+            chain = price_chain(chain, links, waits, handover.predecessor)
+        priced.append(replace(handover, chain=chain))
+    return priced

@@ -73,8 +73,8 @@ class Observer:
     params: Params
     node_names: Sequence[str] = ()
     """The node names in the cluster file's order; empty if sinfo has the same order."""
-    foresight: TwinCache = field(default_factory=TwinCache)
-    lookback: ObservationWindow = field(default_factory=ObservationWindow)
+    twin_cache: TwinCache = field(default_factory=TwinCache)
+    window: ObservationWindow = field(default_factory=ObservationWindow)
     hides_jobs: Callable[[], bool] = _hide_no_jobs
     """Whether PrivateData hides jobs from users; raises ClusterError if that is not known."""
     is_compiled: Callable[[], bool] = _is_always_compiled
@@ -153,7 +153,7 @@ class TickObservations:
         """The groups by standby, or why there are none; None until somebody asks the twin."""
 
     def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
-        """Return the observation, float32[F] of `features.observation.spec`; or None, and why."""
+        """Return the observation, float32[F] of `observation.spec`; or None, and why."""
         look = self._get_look()
         if isinstance(look, str):
             return None, look
@@ -171,7 +171,7 @@ class TickObservations:
         if self._observer is None:
             return None
         now = self._snapshot.queue.taken_at
-        return self._observer.lookback.update_window(standby.job_id, now, observation)
+        return self._observer.window.update_window(standby.job_id, now, observation)
 
     def forecast_handover(
         self, handover: OpenHandover, waits_for_twin: Callable[[OpenHandover], bool]
@@ -191,7 +191,7 @@ class TickObservations:
         if isinstance(self._groups, str) or handover.standby.job_id not in self._groups:
             return None, False
         group = self._groups[handover.standby.job_id]
-        answer = self._observer.foresight.get_answer(group, self._snapshot.queue.taken_at)
+        answer = self._observer.twin_cache.get_answer(group, self._snapshot.queue.taken_at)
         if answer is not None and answer.quantile_s is None:
             return None, False
         return answer, answer is None
@@ -216,7 +216,7 @@ class TickObservations:
                 alike.setdefault(look.classify_wait(link), []).append((link, one))
         groups = [_build_group(look, key, members, now) for key, members in alike.items()]
         ask = partial(self._answer_groups, look)
-        self._observer.foresight.refresh_answers(groups, now, ask)
+        self._observer.twin_cache.refresh_answers(groups, now, ask)
         return {JobId(link.job_id): group for group in groups for link, _ in alike[group.key]}
 
     def _answer_groups(
@@ -291,15 +291,15 @@ def _answer_from_futures(
     yield None
     probes = [group.probe for group in groups]
     for places in group_probes(probes, params):
-        told = yield from futures.try_waits([probes[i] for i in places])
-        yield {groups[i].key: _read_quantiles(one) for i, one in zip(places, told, strict=True)}
+        answers = yield from futures.try_waits([probes[i] for i in places])
+        yield {groups[i].key: _read_quantiles(answer) for i, answer in zip(places, answers, strict=True)}
 
 
-def _read_quantiles(told: "TwinForecast | Exception") -> Quantiles | None:
-    if isinstance(told, Exception):
-        _log.error("the twin failed on a hand-over", exc_info=told)
+def _read_quantiles(answer: "TwinForecast | Exception") -> Quantiles | None:
+    if isinstance(answer, Exception):
+        _log.error("the twin failed on a hand-over", exc_info=answer)
         return None
-    return told.compute_quantiles()
+    return answer.compute_quantiles()
 
 
 def _list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:

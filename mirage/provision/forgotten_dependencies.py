@@ -23,10 +23,10 @@ _seldom = ThrottledLog(20)
 
 def list_forgotten_jobs(dependency: str, queue: Queue) -> list[JobId]:
     """Return the jobs of the dependency that the queue does not show."""
-    named = (term.job_id for term in list_required_terms(dependency))
+    job_ids = (term.job_id for term in list_required_terms(dependency))
     return [
         job_id
-        for job_id in named
+        for job_id in job_ids
         if job_id is not None and queue.find_job(job_id) is None and job_id not in queue.unread
     ]
 
@@ -37,44 +37,49 @@ def drop_met_terms(cluster: Cluster, dependency: str, queue: Queue) -> str:
     A term stays if accounting cannot tell whether it was met: Slurm then decides. Raises InputError
     for a term that was not met, because some releases of Slurm would take it for met.
     """
-    unknown = list_forgotten_jobs(dependency, queue)
-    if not unknown:
+    forgotten = list_forgotten_jobs(dependency, queue)
+    if not forgotten:
         return dependency
     try:
-        records = cluster.fetch_job_records(unknown)
+        records = cluster.fetch_job_records(forgotten)
     except ClusterError as error:
         _seldom.log_event(
             _log.warning,
             "accounting did not tell how a dependency's jobs ended",
-            jobs=unknown,
+            jobs=forgotten,
             error=str(error),
         )
         return dependency
-    last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
-    return join_terms(_filter_unmet(list_required_terms(dependency), unknown, last, queue.taken_at))
+    # A requeued job has several records: the last one counts.
+    by_id = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
+    terms = list_required_terms(dependency)
+    return join_terms(_filter_unmet(terms, forgotten, by_id, queue.taken_at))
 
 
 def explain_refusal(refusal: str, dependency: str, queue: Queue) -> str:
     """Return Slurm's refusal of a dependency, with the jobs that may be its reason."""
     if "dependency" not in refusal.lower() or "?" in dependency:
         return refusal
-    unknown = ", ".join(map(str, list_forgotten_jobs(dependency, queue)))
-    return f"{refusal}; Slurm does not show {unknown} of its own dependency" if unknown else refusal
+    forgotten = ", ".join(map(str, list_forgotten_jobs(dependency, queue)))
+    if not forgotten:
+        return refusal
+    return f"{refusal}; Slurm does not show {forgotten} of its own dependency"
 
 
 def _filter_unmet(
-    several: Sequence[Term], unknown: Sequence[JobId], last: Mapping[JobId, Job], now: int
+    terms: Sequence[Term], forgotten: Sequence[JobId], by_id: Mapping[JobId, Job], now: int
 ) -> list[Term]:
-    left = []
-    for term in several:
+    """Return the terms that are not met, or of which that is not known."""
+    unmet = []
+    for term in terms:
         job_id = term.job_id
-        job = last.get(job_id) if job_id is not None and job_id in unknown else None
-        met = None if job is None else term.is_met(job, now)
-        if job is not None and met is False:
+        job = by_id.get(job_id) if job_id is not None and job_id in forgotten else None
+        is_met = None if job is None else term.is_met(job, now)
+        if job is not None and is_met is False:
             raise InputError(
                 f"its own dependency {term.text} was not met (job {job.job_id} is {job.state}), "
                 "and Slurm has forgotten that job: the standby is left as it is"
             )
-        if not met:
-            left.append(term)
-    return left
+        if not is_met:
+            unmet.append(term)
+    return unmet

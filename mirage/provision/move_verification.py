@@ -29,8 +29,9 @@ _log = structlog.get_logger(__name__)
 
 NOT_KEPT = "Slurm took the move, and its next queue does not show it"
 NOT_KEPT_AGAIN = "Slurm took the move twice and kept it neither time"
-_SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD, Action.PLAN})
-_LOOKED_BACK = 20
+_VISIBLE_MOVES = frozenset({Action.FREE, Action.PIN, Action.HOLD, Action.PLAN})
+"""The moves that change a dependency, which the queue shows."""
+_LAST_DECISIONS = 20
 """The last decisions of a link that are searched for an earlier move that Slurm did not keep."""
 
 
@@ -43,8 +44,8 @@ def verify_moves(
 ) -> None:
     """Check the moves that Slurm took since the last look, at `since` (None: it is not known).
 
-    Run after `link_sync.sync_links`, so the links show what `queue` shows; but not those of
-    `unread`.
+    Call this after `link_sync.sync_links`, when the links show what `queue` shows. Links of the
+    chains `unread`, whose rows could not be read, are not checked.
     """
     begin = queue.taken_at - GRACE_S if since is None else since
     pending = {
@@ -54,8 +55,8 @@ def verify_moves(
     }
     for key, row in decisions.find_last_moves(tx, cluster_id, list(pending), begin).items():
         standby = pending[key]
-        shown = row.action in _SHOWN and row.inputs.get("standby") == standby.job_id
-        if shown and not _is_kept(row, queue):
+        is_visible = row.action in _VISIBLE_MOVES and row.inputs.get("standby") == standby.job_id
+        if is_visible and not _is_kept(row, queue):
             _record_lost_move(tx, cluster_id, row, standby, queue.taken_at)
 
 
@@ -66,34 +67,38 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
     dependency on a job that has ended is gone, whoever removed it, so such a move counts as kept.
     """
     predecessor = JobId(row.inputs.get("predecessor") or 0)
-    shown, before = queue.find_job(row.inputs["standby"]), queue.find_job(predecessor)
-    if shown is None or before is None or before.state.has_ended:
+    standby_job = queue.find_job(row.inputs["standby"])
+    predecessor_job = queue.find_job(predecessor)
+    if standby_job is None or predecessor_job is None or predecessor_job.state.has_ended:
         return True
     try:
-        is_held = dependency.has_own_term(shown.dependency, predecessor)
-        minutes = dependency.find_plan_minutes(shown.dependency, predecessor)
+        is_held = dependency.has_own_term(standby_job.dependency, predecessor)
+        minutes = dependency.find_plan_minutes(standby_job.dependency, predecessor)
     except MalformedText:
         return True
     if row.action in {Action.HOLD, Action.PLAN}:
-        due = row.action is Action.PLAN and (row.release_at or 0) <= queue.taken_at
-        return due or (is_held and minutes == row.inputs.get("plan_min"))
+        is_due = row.action is Action.PLAN and (row.release_at or 0) <= queue.taken_at
+        return is_due or (is_held and minutes == row.inputs.get("plan_min"))
     return not is_held
 
 
 def _record_lost_move(
     tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int
 ) -> None:
-    past = [
-        one
-        for one in decisions.list_link_decisions(
-            tx, cluster_id, row.chain_id, row.index, last=_LOOKED_BACK
+    """Settle a move that Slurm did not keep, and put the stored link back to its true position."""
+    earlier_rows = [
+        earlier
+        for earlier in decisions.list_link_decisions(
+            tx, cluster_id, row.chain_id, row.index, last=_LAST_DECISIONS
         )
-        if one.id < row.id and one.inputs.get("standby") == standby.job_id
+        if earlier.id < row.id and earlier.inputs.get("standby") == standby.job_id
     ]
-    again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
+    again = any(
+        earlier.action is row.action and earlier.error == NOT_KEPT for earlier in earlier_rows
+    )
     effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
     decisions.settle_decision(tx, cluster_id, row.id, effect, error)
-    chains.save_link(tx, cluster_id, _restore_link(row, standby, past))
+    chains.save_link(tx, cluster_id, _restore_link(row, standby, earlier_rows))
     entry = AuditEntry(
         at=now,
         actor="mirage",
@@ -106,18 +111,21 @@ def _record_lost_move(
     _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
 
 
-def _find_planner_before(standby: Link, past: list[DecisionRow]) -> Planner | None:
+def _find_planner_before(standby: Link, earlier_rows: list[DecisionRow]) -> Planner | None:
+    """Return who wrote the plan that still stands; None if there is none."""
     if standby.plan_min is None:
         return None
-    ours = any(one.effect is Effect.DONE and one.action is Action.PLAN for one in past)
-    return Planner.SERVICE if ours else Planner.LINK
+    is_mirages = any(
+        row.effect is Effect.DONE and row.action is Action.PLAN for row in earlier_rows
+    )
+    return Planner.SERVICE if is_mirages else Planner.LINK
 
 
-def _restore_link(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
+def _restore_link(row: DecisionRow, standby: Link, earlier_rows: list[DecisionRow]) -> Link:
     """Return the standby in its true position: held, or where the earlier move had put it."""
     if row.action is Action.PLAN:
-        return replace(standby, planned_by=_find_planner_before(standby, past))
+        return replace(standby, planned_by=_find_planner_before(standby, earlier_rows))
     if row.action is not Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None, freed_by=None)
-    done = [one for one in past if one.effect is Effect.DONE]
+    done = [earlier for earlier in earlier_rows if earlier.effect is Effect.DONE]
     return apply_recorded_move(done[-1], standby) if done else standby

@@ -1,9 +1,9 @@
 """Tells the running link of a chain with standbys which lead to plan for its next link.
 
-The link asks as it starts, before its standby stands, and again before it plans anew. Nothing is
-asked of Slurm, of the twin or of a model, for the link waits two seconds. A rule says from stored
-data when the release would be. The service's next ticks move the plan if their policy knows better
-(`services.provision.release_planning`).
+The link asks as it starts, before it submits its standby, and again before it plans anew. The link
+waits for two seconds only, so neither Slurm nor the twin nor a model is asked. A rule computes the
+release from stored data. The service's next ticks move the plan if their policy knows better
+(`release_planning`).
 """
 
 from collections.abc import Sequence
@@ -33,18 +33,22 @@ from mirage.policies.rules.lead_rules import Average, FixedLead, Quantile, React
 from mirage.provision.chain_price import price_chain
 from mirage.provision.control.limits import Limits
 from mirage.provision.overlap_budget import read_overlap_budget
-from mirage.provision.release_planning import Planning, compute_worked_at
+from mirage.provision.release_planning import Planning, compute_floor_reached_at
 from mirage.provision.return_costs import count_returns_left
 from mirage.slurm.text.wait_explanations import waits_for_nodes
 
 _THIRD = 3
 """A link asks again after 1/_THIRD of its remaining time, and so plans anew at most twice."""
 _LATEST_S = 6 * 3600
-_NEW_S = 600
-"""An older look at the queue says nothing of who waits now."""
-_RULES: dict[str, Policy] = {rule.name: rule for rule in (Average(), FixedLead(), Reactive())}
-"""The policies that need stored waits only. `_INSTEAD` decides for the others: they take longer."""
-_INSTEAD = Quantile()
+"""The longest wait until a link asks again, in seconds."""
+_FRESH_S = 600
+"""Seconds after which a look at the queue no longer shows who waits now."""
+_FAST_POLICIES: dict[str, Policy] = {
+    rule.name: rule for rule in (Average(), FixedLead(), Reactive())
+}
+"""The policies that need stored waits only. `_SUBSTITUTE` decides for all others, which take
+longer than a link waits."""
+_SUBSTITUTE = Quantile()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class NextRelease:
     ask_again_s: int
 
 
-def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
+def plan_next_release(  # noqa: PLR0913 - the question, and the limits that it is decided by
     tx: Transaction,
     cluster_id: int,
     chain: Chain,
@@ -79,50 +83,60 @@ def plan_next_release(  # noqa: PLR0913 - what is asked, and by what rules
     `partial` says that PrivateData hides jobs from the service.
     """
     links = chains.list_links(tx, cluster_id, chain.chain_id)
-    asks = _find_asking_link(links, index, now)
+    asking_link = _find_asking_link(links, index, now)
     modes = read_modes(tx, cluster_id)
-    partition, nodes = (asks.partition, asks.nodes) if asks else ("", 0)
+    partition, nodes = (asking_link.partition, asking_link.nodes) if asking_link else ("", 0)
     mode = modes.get_chain_mode(chain, partition, nodes)
-    if asks is None or asks.start is None:
+    if asking_link is None or asking_link.start is None:
         return NextRelease(mode=mode, ask_again_s=tick_s)
-    limit_s = asks.time_limit_s
-    if mode is not Mode.ACT or limit_s in {None, UNLIMITED} or not _can_plan(chain, asks, links):
+    limit_s = asking_link.time_limit_s
+    if (
+        mode is not Mode.ACT
+        or limit_s in {None, UNLIMITED}
+        or not _can_plan(chain, asking_link, links)
+    ):
         return NextRelease(mode=mode, ask_again_s=_LATEST_S)
-    end = asks.get_planned_end() or now
+    end = asking_link.get_planned_end() or now
     again_s = max(tick_s, min(_LATEST_S, (end - now) // _THIRD))
-    standby = next((li for li in links if li.index == asks.index + 1 and not li.has_vanished), None)
+    standby = next(
+        (li for li in links if li.index == asking_link.index + 1 and not li.has_vanished), None
+    )
     if standby is not None:
         return NextRelease(
             mode=mode, lead_s=_get_standing_lead_s(standby, end), ask_again_s=again_s
         )
-    view = _build_view(tx, cluster_id, chain, links, asks, now)
-    following = _build_next_link(asks)
+    view = _build_view(tx, cluster_id, chain, links, asking_link, now)
+    next_link = _build_next_link(asking_link)
     view = replace(
         view,
-        nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asks, now),
-        returns=count_returns_left(OpenHandover(chain, asks, following), limits.max_returns),
+        nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asking_link, now),
+        returns=count_returns_left(OpenHandover(chain, asking_link, next_link), limits.max_returns),
     )
-    policy = _RULES.get(chain.policy or default, _INSTEAD)
+    policy = _FAST_POLICIES.get(chain.policy or default, _SUBSTITUTE)
     budget = read_overlap_budget(tx, cluster_id, now, limits)
-    spent = budget.sum_with_plans(asks.account, chain.uid, following)
-    planning = Planning(standby=following, limits=limits, spent=spent)
-    waits = replace(policy.decide(view), action=Action.WAIT)
-    planned = planning.plan_release(waits, view)
+    spent = budget.sum_with_plans(asking_link.account, chain.uid, next_link)
+    planning = Planning(standby=next_link, limits=limits, spent=spent)
+    # As a WAIT, whatever the policy decides: plan_release plans only for a standby that waits.
+    wait = replace(policy.decide(view), action=Action.WAIT)
+    decision = planning.plan_release(wait, view)
     lead_s = None
-    if planned.action is Action.PLAN and planned.release_at is not None:
-        lead_s = end - planned.release_at
+    if decision.action is Action.PLAN and decision.release_at is not None:
+        lead_s = end - decision.release_at
     return NextRelease(mode=mode, lead_s=lead_s, ask_again_s=again_s)
 
 
 def _find_asking_link(links: Sequence[Link], index: int | None, now: int) -> Link | None:
-    """The link that runs and asks; where the last look at the queue does not show that it runs, it
-    has just begun. One that no look has shown is like the one before it."""
+    """Return the link that asks, as it runs now; None if it is not known or has ended.
+
+    If the last look at the queue does not show that the link runs, the link has just begun. A link
+    that no look has shown is taken to be like the link before it.
+    """
     if index is None:
         return next((li for li in reversed(links) if li.state is LinkState.RUNNING), None)
-    known = [link for link in links if link.index <= index]
-    if not known:
+    candidates = [link for link in links if link.index <= index]
+    if not candidates:
         return None
-    last = known[-1]
+    last = candidates[-1]
     if last.index < index:
         return replace(last, index=index, start=now, expected_end=None, position=Position.FREE)
     if last.state is LinkState.ENDED:
@@ -130,24 +144,27 @@ def _find_asking_link(links: Sequence[Link], index: int | None, now: int) -> Lin
     return last if last.state is LinkState.RUNNING else replace(last, start=now)
 
 
-def _can_plan(chain: Chain, asks: Link, links: Sequence[Link]) -> bool:
+def _can_plan(chain: Chain, asking_link: Link, links: Sequence[Link]) -> bool:
     if chain.state is not ChainState.ACTIVE or chain.mode is not ChainMode.STANDBY:
         return False
-    if chain.presubmit is Presubmit.ALL:  # its standby stands already, and is the service's
+    if chain.presubmit is Presubmit.ALL:  # the standby is queued already: the service moves it
         return False
-    if chain.links_planned is not None and asks.index >= chain.links_planned:
+    if chain.links_planned is not None and asking_link.index >= chain.links_planned:
         return False
-    return _has_started_alone(asks) or not any(
-        li.state is LinkState.RUNNING and li.index < asks.index for li in links
+    return _has_started_alone(asking_link) or not any(
+        li.state is LinkState.RUNNING and li.index < asking_link.index for li in links
     )
 
 
-def _has_started_alone(asks: Link) -> bool:
-    """Return whether the link started only since its predecessor had ended, or has none.
+def _has_started_alone(asking_link: Link) -> bool:
+    """Return whether the link started after its predecessor's end, or has no predecessor.
 
-    Nothing had released such a link, whether or not a look has shown that end.
+    A link that was held and had no plan until it started was released by nothing else than that
+    end, whether or not a look at the queue has shown the end.
     """
-    return asks.index == 1 or (asks.position is Position.HELD and asks.planned_release is None)
+    return asking_link.index == 1 or (
+        asking_link.position is Position.HELD and asking_link.planned_release is None
+    )
 
 
 def _get_standing_lead_s(standby: Link, end: int) -> int | None:
@@ -158,53 +175,58 @@ def _get_standing_lead_s(standby: Link, end: int) -> int | None:
     return max(0, end - at) or None
 
 
-def _build_next_link(asks: Link) -> Link:
+def _build_next_link(asking_link: Link) -> Link:
     return Link(
-        chain_id=asks.chain_id,
-        index=asks.index + 1,
+        chain_id=asking_link.chain_id,
+        index=asking_link.index + 1,
         job_id=JobId(0),
         submit=0,
-        partition=asks.partition,
-        account=asks.account,
-        nodes=asks.nodes,
-        time_limit_s=asks.time_limit_s,
+        partition=asking_link.partition,
+        account=asking_link.account,
+        nodes=asking_link.nodes,
+        time_limit_s=asking_link.time_limit_s,
     )
 
 
-def _is_idle(tx: Transaction, cluster_id: int, asks: Link, now: int) -> bool:
+def _is_idle(tx: Transaction, cluster_id: int, asking_link: Link, now: int) -> bool:
     """Return whether the last look, a new one, shows no job that waits for nodes beside the link.
 
     A partition that has only ended jobs is in no sum. A link that no look has shown to run may
     name several.
     """
     summary = queue_summary.find_summary(tx, cluster_id)
-    if summary is None or now - summary.at > _NEW_S:
+    if summary is None or now - summary.at > _FRESH_S:
         return False
-    named = asks.partition.split(",")
+    named = asking_link.partition.split(",")
     rows = [row for row in summary.queue if row.partition in named]
     return not any(waits_for_nodes(reason) for row in rows for reason in row.reasons)
 
 
 def _build_view(
-    tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link], asks: Link, now: int
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    links: Sequence[Link],
+    asking_link: Link,
+    now: int,
 ) -> PolicyView:
-    partition = asks.partition
+    partition = asking_link.partition
     jobs = job_history.read_waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS)
-    priced = price_chain(chain, links, jobs, asks)
+    priced = price_chain(chain, links, jobs, asking_link)
     return PolicyView(
         now=now,
-        predecessor_end=asks.get_planned_end() or now,
-        predecessor_start=asks.start,
+        predecessor_end=asking_link.get_planned_end() or now,
+        predecessor_start=asking_link.start,
         partition=partition,
-        nodes=asks.nodes,
-        time_limit_s=asks.time_limit_s or 0,
+        nodes=asking_link.nodes,
+        time_limit_s=asking_link.time_limit_s or 0,
         overlap_price=priced.overlap_price,
         jobs=jobs,
         handovers=chains.read_handover_waits(
-            tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
+            tx, cluster_id, partition, nodes=asking_link.nodes, last=RECENT_HANDOVERS
         ),
         queue=Queue.from_jobs(now, []),
         free_nodes=0,
-        max_overlap_s=chain.get_allowed_overlap_s(asks),
-        worked_at=compute_worked_at(priced, asks),
+        max_overlap_s=chain.get_allowed_overlap_s(asking_link),
+        floor_reached_at=compute_floor_reached_at(priced, asking_link),
     )

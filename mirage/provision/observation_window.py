@@ -25,6 +25,7 @@ class ObservationWindow:
     """The observations of each hand-over, with the instant of each."""
 
     _kept: dict[Hashable, list[tuple[int, Observation]]] = field(default_factory=dict)
+    """By hand-over: the instant of each kept observation, and the observation, oldest first."""
     _tick: int = 0
 
     def update_window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
@@ -32,7 +33,7 @@ class ObservationWindow:
         if now != self._tick:
             self._forget_stale(now)
         kept = self._kept.setdefault(handover, [])
-        older = [seen for at, seen in kept if at <= now - STEP_S]
+        older = [earlier for at, earlier in kept if at <= now - STEP_S]
         if len(older) == len(kept):
             kept.append((now, observation))
             del kept[:-LONGEST]
@@ -41,4 +42,6 @@ class ObservationWindow:
     def _forget_stale(self, now: int) -> None:
         """Drop, once a tick, the hand-overs that were not observed lately."""
         self._tick = now
-        self._kept = {k: v for k, v in self._kept.items() if now - v[-1][0] <= GAP_S}
+        self._kept = {
+            handover: kept for handover, kept in self._kept.items() if now - kept[-1][0] <= GAP_S
+        }

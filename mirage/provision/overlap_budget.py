@@ -1,13 +1,13 @@
 """Sums up the overlap that chains have spent lately, and that released standbys may still cost.
 
-A release that is planned in Slurm happens whether or not anybody looks then. So each plan has to
-fit beside all others that come before it.
+Slurm carries a planned release out even if the service is down. So each plan must fit into the
+budgets together with all plans that come before it.
 
-Nobody's own releases use up what all share. The budgets of account and cluster count what has
-overlapped, and what a standby that the service itself released or planned may still cost; and of
-each owner no more than `Limits.user_overlap_node_h`. A plan that the running link wrote, or that
-looks so, counts for its owner alone until it overlaps. One that a user wrote counts nowhere. The
-time for which a job held nodes that it gave back has overlapped.
+A user must not be able to use up the budgets of all by releasing standbys. So the budgets of
+account and cluster count only what has overlapped, and what standbys may still cost that the
+service itself released or planned. Of each owner they count at most `Limits.user_overlap_node_h`. A
+plan of the running link counts for its owner alone until it overlaps. A plan that a user wrote
+counts nowhere. The time for which a job held nodes that it gave back counts as overlap.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,14 +54,14 @@ class OverlapBudget:
     """What planned releases cost if the standbys start at once, by chain and index."""
 
     def sum_spent(self, account: str, owner: int) -> Spent:
-        """Return what a release now is held to."""
+        """Return the overlap that a release now is added to."""
         return self._sum_overlaps(self.spent, account, owner)
 
     def sum_with_plans(self, account: str, owner: int, standby: Link) -> Spent:
-        """Return what a planned release of the standby is held to.
+        """Return the overlap that a planned release of the standby is added to.
 
-        A plan that stands counts the plans that come before it, and a new one counts all. So the
-        latest plans are those that go if too much is planned.
+        For a plan that exists, that includes the plans that come before it; for a new plan, all
+        plans. So if too much is planned, the latest plans are taken back.
         """
         key = (standby.chain_id, standby.index)
         own = self.planned.get(key)
@@ -85,12 +85,12 @@ class OverlapBudget:
 
     def _sum_overlaps(self, overlaps: Iterable[Overlap], account: str, owner: int) -> Spent:
         user_h, in_account, in_cluster = 0.0, dict[int, float](), dict[int, float]()
-        for one in overlaps:
-            user_h += one.node_h if one.owner == owner else 0.0
-            if one.shared:
-                in_cluster[one.owner] = in_cluster.get(one.owner, 0.0) + one.node_h
-            if one.shared and one.account == account:
-                in_account[one.owner] = in_account.get(one.owner, 0.0) + one.node_h
+        for overlap in overlaps:
+            user_h += overlap.node_h if overlap.owner == owner else 0.0
+            if overlap.shared:
+                in_cluster[overlap.owner] = in_cluster.get(overlap.owner, 0.0) + overlap.node_h
+            if overlap.shared and overlap.account == account:
+                in_account[overlap.owner] = in_account.get(overlap.owner, 0.0) + overlap.node_h
         most_h = self.limits.user_overlap_node_h
         return Spent(
             user=user_h,
@@ -106,21 +106,23 @@ def read_overlap_budget(
     owners = list_owners(tx, cluster_id)
     under_way, planned = list(_iter_under_way(tx, cluster_id)), list(_iter_planned(tx, cluster_id))
     waiting = [(link.chain_id, link.index) for _, link in [*under_way, *planned]]
-    ours = list_released_standbys(tx, cluster_id, waiting)
+    released = list_released_standbys(tx, cluster_id, waiting)
 
-    def is_made(link: Link) -> bool:
-        jobs = (link.job_id, None)  # None: the service submitted it
-        return any((link.chain_id, link.index, job_id) in ours for job_id in jobs)
+    def is_services(link: Link) -> bool:
+        job_ids = (link.job_id, None)  # None: the service had the link submitted
+        return any((link.chain_id, link.index, job_id) in released for job_id in job_ids)
 
     spent = [*_iter_complete(tx, cluster_id, now), *_iter_returned(tx, cluster_id, now)]
     plans = dict[tuple[ChainId, int], Overlap]()
     for predecessor, link in under_way:
-        owner, made = owners[link.chain_id], is_made(link)
-        overlap = _build_under_way(predecessor, link, owner, now, made=made)
+        overlap = _build_under_way(
+            predecessor, link, owners[link.chain_id], now, by_service=is_services(link)
+        )
         spent += [overlap] if overlap is not None else []
     for predecessor, link in planned:
-        owner, made = owners[link.chain_id], is_made(link)
-        plan = _build_planned(predecessor, link, owner, now, made=made)
+        plan = _build_planned(
+            predecessor, link, owners[link.chain_id], now, by_service=is_services(link)
+        )
         if plan is not None:
             plans[link.chain_id, link.index] = plan
     return OverlapBudget(limits=limits, spent=spent, planned=plans)
@@ -140,16 +142,16 @@ def _iter_returned(tx: Transaction, cluster_id: int, now: int) -> Iterator[Overl
 
 def _iter_under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Yield running links with a successor that runs beside them, or that Mirage has freed."""
-    beside = chains.list_links_by_chain(tx, cluster_id, list_overlapping_chains(tx, cluster_id))
-    for links in beside.values():
+    by_chain = chains.list_links_by_chain(tx, cluster_id, list_overlapping_chains(tx, cluster_id))
+    for links in by_chain.values():
         for predecessor, successor in list_handovers(links):
-            freed = successor.state is LinkState.RUNNING or successor.freed_at is not None
-            if predecessor.state is LinkState.RUNNING and freed:
+            is_released = successor.state is LinkState.RUNNING or successor.freed_at is not None
+            if predecessor.state is LinkState.RUNNING and is_released:
                 yield predecessor, successor
 
 
 def _iter_planned(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
-    """Yield running links with a standby whose release stands in Slurm, whoever planned it."""
+    """Yield running links with a standby whose release is planned in Slurm, by anybody."""
     by_chain = groupby(list_open_links(tx, cluster_id), key=lambda link: link.chain_id)
     for predecessor, standby in chain.from_iterable(list_handovers(list(li)) for _, li in by_chain):
         at, end = standby.planned_release, predecessor.get_planned_end()
@@ -160,32 +162,33 @@ def _iter_planned(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link
 
 
 def _build_under_way(
-    predecessor: Link, successor: Link, owner: int, now: int, *, made: bool
+    predecessor: Link, successor: Link, owner: int, now: int, *, by_service: bool
 ) -> Overlap | None:
-    """Return the overlap of a link that is released; None: its user did that, and it waits.
+    """Return the overlap of a released link; None if its user released it and it still waits.
 
-    `made`: whether the service did. Otherwise only what has overlapped is sure to be so.
+    If the service released the link (`by_service`), that is the overlap up to the predecessor's
+    planned end. Otherwise only the overlap so far is certain, and only that counts.
     """
-    if not made and successor.start is not None:
+    if not by_service and successor.start is not None:
         predecessor = replace(predecessor, end=now)
-    elif not made and successor.freed_by is Planner.USER:
+    elif not by_service and successor.freed_by is Planner.USER:
         return None
     return Overlap(
         owner=owner,
         account=successor.account,
         node_h=compute_overlap(predecessor, successor, now),
-        shared=made or successor.start is not None,
+        shared=by_service or successor.start is not None,
     )
 
 
 def _build_planned(
-    predecessor: Link, standby: Link, owner: int, now: int, *, made: bool
+    predecessor: Link, standby: Link, owner: int, now: int, *, by_service: bool
 ) -> Overlap | None:
     """Return what the standby's plan may cost; None for a plan of its user's."""
     at, end = standby.planned_release, predecessor.get_planned_end()
     if at is None or end is None or standby.planned_by is Planner.USER:
         return None
-    return build_plan(standby, owner, end, release_at=at, now=now, shared=made)
+    return build_plan(standby, owner, end, release_at=at, now=now, shared=by_service)
 
 
 def build_plan(

@@ -2,7 +2,8 @@
 
 A decision is stored before Slurm gets the command, and its effect afterwards. After a crash in
 between, `reconcile_intentions` settles the open decision by what the queue shows. So no command is
-repeated without a look at the queue.
+repeated without a look at the queue. Do not give Slurm a command inside a transaction: Slurm may
+take minutes to answer, and SQLite has one writer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,8 +34,8 @@ from mirage.policies.registry import is_model
 from mirage.provision.baseline_counterfactuals import SLURM, BaselineCounterfactuals
 from mirage.provision.chain_price import price_handovers
 from mirage.provision.control import demotions
-from mirage.provision.decision_context import DecisionContext, Rules, resolve_policy
 from mirage.provision.forgotten_dependencies import drop_met_terms, explain_refusal
+from mirage.provision.handover_decider import DecisionSettings, HandoverDecider, resolve_policy
 from mirage.provision.release_planning import compute_plan_minutes
 from mirage.slurm.text import dependency
 
@@ -44,39 +45,39 @@ _MADE_ELIGIBLE = frozenset({Action.FREE, Action.SUBMIT})
 
 
 def provision_handovers(
-    store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
+    store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, settings: DecisionSettings
 ) -> None:
-    """Decide every open hand-over of the cluster, and do what is decided where the mode is act.
+    """Decide every open hand-over of the cluster, and make the moves where the mode is act.
 
-    Nothing is locked while policies are asked: that may take seconds.
+    Policies are asked in a transaction that only reads, because the twin and models take seconds.
     """
     with store.begin() as tx:
         demotions.update_demotions(
-            tx, cluster_id, snapshot.queue.taken_at, rules.limits, _get_forecast_source(rules)
+            tx, cluster_id, snapshot.queue.taken_at, settings.limits, _get_forecast_source(settings)
         )
     with store.read() as tx:
         unread = list_unread_chains(tx, cluster_id, snapshot.queue)
-        open_ones = [
+        open_handovers = [
             handover
             for handover in list_open_handovers(
                 tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED
             )
             if handover.chain.chain_id not in unread
         ]
-        before = {one.chain.chain_id: one.chain for one in open_ones}
-        context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
-        open_ones = price_handovers(tx, cluster_id, open_ones, context.read_job_waits)
-        made = list(_decide_handovers(tx, cluster_id, context, open_ones))
+        chains_before = {handover.chain.chain_id: handover.chain for handover in open_handovers}
+        decider = HandoverDecider(tx, cluster_id, snapshot, settings, open_handovers)
+        open_handovers = price_handovers(tx, cluster_id, open_handovers, decider.read_job_waits)
+        decided = list(_decide_handovers(tx, cluster_id, decider, open_handovers))
     with store.begin() as tx:
-        for chain in {one.chain.chain_id: one.chain for one in open_ones}.values():
-            if chain != before[chain.chain_id]:
+        for chain in {h.chain.chain_id: h.chain for h in open_handovers}.values():
+            if chain != chains_before[chain.chain_id]:
                 chains.save_price(tx, cluster_id, chain)
-        planned = list(record_decisions(tx, cluster_id, made, context.foregone))
-    execute_moves(store, cluster, cluster_id, snapshot, planned)
+        moves = list(record_decisions(tx, cluster_id, decided, decider.baselines))
+    execute_moves(store, cluster, cluster_id, snapshot, moves)
 
 
 Move = tuple[OpenHandover, Decision, int]
-"""A move that Slurm is to be told, with its decision's id."""
+"""A move to make in Slurm, with the id of its stored decision."""
 
 
 def execute_moves(
@@ -84,88 +85,97 @@ def execute_moves(
     cluster: Cluster,
     cluster_id: int,
     snapshot: Snapshot,
-    planned: Sequence[Move],
+    moves: Sequence[Move],
 ) -> None:
-    for move in planned:
-        tell = partial(_send_move, cluster, snapshot)
-        if not _execute_move(store, cluster, cluster_id, move, tell):
-            # No answer: the rest would wait as long for none. `reconcile_intentions` finds them
-            # not done.
+    """Make the moves in Slurm, one after the other, and store the effect of each.
+
+    Stops at the first move that Slurm does not answer.
+    """
+    send_move = partial(_send_move, cluster, snapshot)
+    for move in moves:
+        if not _execute_move(store, cluster, cluster_id, move, send_move):
+            # Each further command would wait for the same timeout. `reconcile_intentions` settles
+            # the moves that were not sent as failed.
             return
 
 
-def _get_forecast_source(rules: Rules) -> str:
-    """Return the name that the default policy's forecasts are stored under.
+def _get_forecast_source(settings: DecisionSettings) -> str:
+    """Return the name under which the default policy's forecasts are stored.
 
-    For a model that is the version in use.
+    For a model, this is the version in use.
     """
-    return resolve_policy(rules, rules.default).name if is_model(rules.default) else rules.default
+    name = settings.default_policy
+    return resolve_policy(settings, name).name if is_model(name) else name
 
 
 def _decide_handovers(
     tx: Transaction,
     cluster_id: int,
-    context: DecisionContext,
-    open_ones: Sequence[OpenHandover],
+    decider: HandoverDecider,
+    open_handovers: Sequence[OpenHandover],
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = read_modes(tx, cluster_id)
-    for handover in open_ones:
+    for handover in open_handovers:
         partition, nodes = handover.standby.partition, handover.standby.nodes
         mode = modes.get_chain_mode(handover.chain, partition, nodes)
         demotion = modes.find_chain_demotion(handover.chain, partition, nodes)
-        undone = None if mode is Mode.ACT else context.decide_retreat(handover)
-        if undone is not None:
-            yield handover, context.build_record(handover, undone, Mode.ACT)
-            continue
-        if handover.chain.state is not ChainState.ACTIVE:
-            continue
-        left = context.decide_out_of_reach(handover) if mode is Mode.ACT else None
         acts = mode is Mode.ACT
-        decision = (
-            None if mode is Mode.OBSERVE else left or context.decide_handover(handover, acts=acts)
-        )
+        retreat = None if acts else decider.decide_retreat(handover)
+        if retreat is not None:
+            yield handover, decider.build_record(handover, retreat, Mode.ACT)
+            continue
+        if mode is Mode.OBSERVE or handover.chain.state is not ChainState.ACTIVE:
+            continue
+        decision = decider.decide_out_of_reach(handover) if acts else None
+        decision = decision or decider.decide_handover(handover, can_plan=acts)
         if decision is None:
             continue
         if demotion is not None:
             decision = replace(decision, reason=f"{decision.reason}; {demotion.explain()}")
-        new = context.build_record(handover, decision, mode)
+        record = decider.build_record(handover, decision, mode)
         if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
-            context.foregone.record_free_now(handover, handover_outcomes.MIRAGE, new.at)
-        yield handover, new
+            decider.baselines.record_free_now(handover, handover_outcomes.MIRAGE, record.at)
+        yield handover, record
 
 
 def record_decisions(
     tx: Transaction,
     cluster_id: int,
-    made: Sequence[tuple[OpenHandover, NewDecision]],
-    foregone: BaselineCounterfactuals,
+    decided: Sequence[tuple[OpenHandover, NewDecision]],
+    baselines: BaselineCounterfactuals,
 ) -> Iterator[Move]:
-    """Store what was decided; yield each move that Slurm is to be told."""
-    news = [new for _, new in made]
-    ids = decisions.record_decisions(tx, cluster_id, news)
-    told = [row for pair in made for row in _build_forecast_rows(*pair, foregone)]
-    handover_forecasts.record_forecasts(tx, cluster_id, told)
-    handover_outcomes.put_would_free(tx, foregone.found)
-    for (handover, new), decision_id in zip(made, ids, strict=True):
-        if new.effect is Effect.INTENDED:
-            yield handover, new.decision, decision_id
+    """Store the decisions, their forecasts and the baselines' instants; yield each move to make."""
+    records = [record for _, record in decided]
+    ids = decisions.record_decisions(tx, cluster_id, records)
+    forecasts = [row for pair in decided for row in _build_forecast_rows(*pair, baselines)]
+    handover_forecasts.record_forecasts(tx, cluster_id, forecasts)
+    handover_outcomes.put_would_free(tx, baselines.would_free)
+    for (handover, record), decision_id in zip(decided, ids, strict=True):
+        if record.effect is Effect.INTENDED:
+            yield handover, record.decision, decision_id
 
 
 def _build_forecast_rows(
-    handover: OpenHandover, new: NewDecision, foregone: BaselineCounterfactuals
+    handover: OpenHandover, record: NewDecision, baselines: BaselineCounterfactuals
 ) -> Iterator[ForecastRow]:
-    """The one that decided, and beside it Slurm's own. Of a wait or a plan none is kept: the course
-    of a forecast is in the decisions."""
-    decision = new.decision
+    """Yield one row for the deciding policy's forecast, and one for Slurm's estimate.
+
+    WAIT and PLAN get none: their forecasts are in the decisions.
+    """
+    decision = record.decision
     if decision.forecast is None or decision.action in {Action.WAIT, Action.PLAN}:
         return
-    made = {decision.policy: decision.forecast}
-    slurm_s = foregone.get_slurm_wait_s(handover)
+    forecasts = {decision.policy: decision.forecast}
+    slurm_s = baselines.get_slurm_wait_s(handover)
     if slurm_s is not None:
-        made.setdefault(SLURM, Forecast(p50_s=slurm_s))
-    for source, forecast in made.items():
+        forecasts.setdefault(SLURM, Forecast(p50_s=slurm_s))
+    for source, forecast in forecasts.items():
         yield ForecastRow(
-            chain_id=new.chain_id, index=new.index, source=source, at=new.at, forecast=forecast
+            chain_id=record.chain_id,
+            index=record.index,
+            source=source,
+            at=record.at,
+            forecast=forecast,
         )
 
 
@@ -173,13 +183,13 @@ def _execute_move(
     store: Store,
     cluster: Cluster,
     cluster_id: int,
-    planned: Move,
-    tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
+    move: Move,
+    send_move: Callable[[OpenHandover, Decision], tuple[Effect, str]],
 ) -> bool:
     """Make the move in Slurm and store its effect; return False if Slurm did not answer."""
-    handover, decision, decision_id = planned
+    handover, decision, decision_id = move
     standby = handover.standby
-    effect, error = tell(handover, decision)
+    effect, error = send_move(handover, decision)
     now = cluster.read_clock()
     with store.begin() as tx:
         decisions.settle_decision(tx, cluster_id, decision_id, effect, error)
@@ -211,18 +221,22 @@ def format_audit_event(action: Action, effect: Effect) -> str:
 def apply_move(
     standby: Link, action: Action, now: int, release_at: int | None, minutes: int | None
 ) -> Link:
-    """Return the standby as it stands after the move; a plan has `release_at` and `minutes`."""
+    """Return the standby as it stands after the move.
+
+    `now`: when the move was made. Only a plan has `release_at` (epoch seconds) and `minutes` (after
+    the predecessor's start).
+    """
     if action is Action.PLAN:
-        if standby.freed_at is not None:  # Slurm has carried it out since
+        if standby.freed_at is not None:  # Slurm has carried out the plan since
             return replace(standby, freed_by=Planner.SERVICE)
         held = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
         return replace(held, planned_release=release_at, plan_min=minutes)
     if action is Action.FREE or action is Action.SUBMIT:
         freed = replace(standby, position=Position.FREE, freed_at=now)
         return replace(freed, freed_by=Planner.SERVICE)
-    place = Position.HELD if action is Action.HOLD else Position.PINNED
-    back = replace(standby, position=place, freed_at=None, freed_by=None)
-    return replace(back, plan_min=None, planned_release=None, planned_by=None)
+    position = Position.HELD if action is Action.HOLD else Position.PINNED
+    moved = replace(standby, position=position, freed_at=None, freed_by=None)
+    return replace(moved, plan_min=None, planned_release=None, planned_by=None)
 
 
 def apply_recorded_move(row: DecisionRow, standby: Link) -> Link:
@@ -236,10 +250,10 @@ def _send_move(
     handover: OpenHandover,
     decision: Decision,
 ) -> tuple[Effect, str]:
-    """Make the move in Slurm; return what became of it, and Slurm's words.
+    """Make the move in Slurm; return its effect and Slurm's error message, empty if there is none.
 
-    INTENDED without any words: the running link submits its successor when it asks next
-    (`services.chains.submit_instruction`), and `reconcile_intentions` settles that.
+    INTENDED without a message: the running link submits its successor when it asks next
+    (`chains.submit_instruction`), and `reconcile_intentions` settles the decision.
     """
     if decision.action is Action.SUBMIT:
         return Effect.INTENDED, ""
@@ -254,7 +268,8 @@ def _send_move(
     except InputError as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
-        # Slurm may have got it: the next look tells, and `reconcile_intentions` settles it.
+        # Slurm may have made the move all the same. The next look at the queue shows whether it
+        # did, and `reconcile_intentions` settles the decision.
         return Effect.INTENDED, str(error)
     return Effect.DONE, ""
 
@@ -262,53 +277,66 @@ def _send_move(
 def _move_standby(
     cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot
 ) -> None:
+    """Give Slurm the one command of the move.
+
+    The user's own terms of the dependency are kept. `seen` is the dependency that the decision was
+    made on: the cluster refuses the move if somebody has changed the dependency since.
+    """
     standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
     job = snapshot.queue.find_job(standby)
     text = "" if job is None else job.dependency
-    before = snapshot.queue.find_job(predecessor)
+    predecessor_job = snapshot.queue.find_job(predecessor)
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
-    kept = drop_met_terms(cluster, text, snapshot.queue)
+    unmet = drop_met_terms(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
-        behind = dependency.add_own_term(kept, predecessor)
-        cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin, seen=text)
+        with_own_term = dependency.add_own_term(unmet, predecessor)
+        cluster.set_dependency(
+            standby, owner=owner, dependency=with_own_term, unpin=unpin, expected_dependency=text
+        )
         return
     minutes = compute_plan_minutes(decision, handover.predecessor)
     if minutes is not None:
-        if before is None or before.start != handover.predecessor.start:
+        # Slurm counts the minutes from the predecessor's start, so a new start moves the release.
+        if predecessor_job is None or predecessor_job.start != handover.predecessor.start:
             raise InputError(
                 "the predecessor was started anew after the plan was made: Mirage decides again at "
                 "the next tick"
             )
-        release = dependency.replace_with_plan(kept, predecessor, minutes)
-        cluster.set_dependency(standby, owner=owner, dependency=release, seen=text)
+        with_plan = dependency.replace_with_plan(unmet, predecessor, minutes)
+        cluster.set_dependency(standby, owner=owner, dependency=with_plan, expected_dependency=text)
         return
-    rest = dependency.remove_own_term(kept, predecessor)
+    user_terms = dependency.remove_own_term(unmet, predecessor)
     if decision.action is Action.PIN:
-        nodes = before.node_list if before else ""
-        cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes, seen=text)
+        nodes = predecessor_job.node_list if predecessor_job else ""
+        cluster.pin_standby(
+            standby, owner=owner, dependency=user_terms, node_list=nodes, expected_dependency=text
+        )
     else:
-        cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin, seen=text)
+        cluster.free_standby(
+            standby, owner=owner, dependency=user_terms, unpin=unpin, expected_dependency=text
+        )
 
 
 def _has_taken_effect(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     """Return whether Slurm shows that the move was made."""
     if row.action is Action.SUBMIT:
-        # The running link may have put it behind itself, as its last act or for want of an answer.
+        # A held successor is not this submission: the running link submits one with a dependency on
+        # itself as its last act, or if it gets no answer.
         return standby.position is Position.FREE and standby.submit >= row.at - CLOCKS_DIFFER_S
     if row.inputs.get("standby") != standby.job_id:
         return False
     if row.action in {Action.HOLD, Action.PLAN}:
-        held = standby.state is LinkState.PENDING and standby.position is Position.HELD
-        released = row.action is Action.PLAN and standby.freed_at is not None
-        return released or (held and standby.plan_min == row.inputs.get("plan_min"))
+        is_held = standby.state is LinkState.PENDING and standby.position is Position.HELD
+        is_released = row.action is Action.PLAN and standby.freed_at is not None
+        return is_released or (is_held and standby.plan_min == row.inputs.get("plan_min"))
     if standby.state is LinkState.PENDING and standby.position is not Position.FREE:
         return False
-    # It is eligible: by the move, or because its predecessor ended.
-    ended = None if predecessor is None else predecessor.end
-    since = standby.start if standby.eligible is None else standby.eligible
-    if ended is None:
+    # The standby is eligible: by the move, or because its predecessor ended.
+    end = None if predecessor is None else predecessor.end
+    eligible_at = standby.start if standby.eligible is None else standby.eligible
+    if end is None:
         return standby.state is LinkState.PENDING or standby.start is not None
-    return since is not None and since < ended
+    return eligible_at is not None and eligible_at < end
 
 
 def _is_too_late(predecessor: Link | None) -> bool:
@@ -318,31 +346,32 @@ def _is_too_late(predecessor: Link | None) -> bool:
 def reconcile_intentions(
     tx: Transaction, cluster_id: int, now: int, unread: frozenset[ChainId] = frozenset()
 ) -> None:
-    """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
+    """Settle intentions that a crash or a silent Slurm left open, by the standby's state now.
 
-    Run after `sync_links`, so the links show what Slurm's queue showed; but not those of `unread`.
+    Call this after `sync_links`, when the links show what Slurm's queue showed. The intentions of
+    the chains `unread`, whose rows could not be read, stay open.
     """
     for row in decisions.list_intended(tx, cluster_id):
         if row.chain_id in unread:
             continue
-        known = chains.list_links(tx, cluster_id, row.chain_id)
-        links = {link.index: link for link in known}
-        standby = links.get(row.index)
+        links = chains.list_links(tx, cluster_id, row.chain_id)
+        by_index = {link.index: link for link in links}
+        standby = by_index.get(row.index)
         if standby is None or standby.seen_at < row.at:
-            if row.action is Action.SUBMIT and _is_too_late(links.get(row.index - 1)):
+            if row.action is Action.SUBMIT and _is_too_late(by_index.get(row.index - 1)):
                 decisions.settle_decision(
                     tx, cluster_id, row.id, Effect.FAILED, "nobody submitted it"
                 )
             continue
-        taken = _has_taken_effect(row, standby, find_predecessor(standby, known))
-        effect = Effect.DONE if taken else Effect.FAILED
+        is_done = _has_taken_effect(row, standby, find_predecessor(standby, links))
+        effect = Effect.DONE if is_done else Effect.FAILED
         decisions.settle_decision(
-            tx, cluster_id, row.id, effect, "" if taken else "Slurm did not take the move"
+            tx, cluster_id, row.id, effect, "" if is_done else "Slurm did not take the move"
         )
-        if taken:
+        if is_done:
             chains.save_link(tx, cluster_id, apply_recorded_move(row, standby))
-            judged = row.action in _MADE_ELIGIBLE and not standby.hindered
-            if judged and standby.start is not None:
+            counts = row.action in _MADE_ELIGIBLE and not standby.hindered
+            if counts and standby.start is not None:
                 wait_s = compute_wait_s(standby.start, standby.submit, row.at)
                 handover_forecasts.settle_forecast(tx, cluster_id, row.chain_id, row.index, wait_s)
         entry = AuditEntry(

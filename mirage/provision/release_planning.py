@@ -146,7 +146,7 @@ class Planning:
         if stands - view.now <= _SOON_S or most_s == 0:
             slack_s = MINUTE_S
         if most_s is not None and lead_s > most_s + slack_s:
-            worked = view.worked_at is not None and stands < view.worked_at
+            worked = view.floor_reached_at is not None and stands < view.floor_reached_at
             by = "min-runtime" if worked else "max-overlap"
             return f"it would be earlier than {by} allows"
         return "it would be earlier than max_lead_h" if lead_s > self.limits.max_lead_s else ""
@@ -184,7 +184,7 @@ class PresentQueue:
         return {name for places in waiting for name in places.split(",")}
 
 
-def compute_worked_at(chain: Chain, predecessor: Link) -> int | None:
+def compute_floor_reached_at(chain: Chain, predecessor: Link) -> int | None:
     """Return when the running link will have worked for its floor.
 
     The work begins when the program is ready, after its start-up. None: the link has not started,

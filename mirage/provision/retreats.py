@@ -1,7 +1,7 @@
-"""Puts standbys back where Mirage does not act any more, from what the database knows.
+"""Puts standbys back behind their predecessors where Mirage's mode is no longer act.
 
-A tick does this with the whole queue (`DecisionContext.decide_retreat`). Where that does not read,
-Slurm is asked about these standbys and their predecessors alone.
+A tick does this with the whole queue (`HandoverDecider.decide_retreat`). If the queue cannot be
+read, Slurm is asked about these standbys and their predecessors alone.
 """
 
 from mirage.chains.open_handovers import OpenHandover, list_open_handovers
@@ -11,7 +11,7 @@ from mirage.domain.chain import ChainState
 from mirage.domain.decision import Mode
 from mirage.domain.ports import Cluster
 from mirage.domain.snapshot import Snapshot
-from mirage.provision.decision_context import DecisionContext, Rules
+from mirage.provision.handover_decider import DecisionSettings, HandoverDecider
 from mirage.provision.preconditions import is_left_behind
 from mirage.provision.provision_tick import execute_moves, record_decisions
 
@@ -19,28 +19,31 @@ from mirage.provision.provision_tick import execute_moves, record_decisions
 def list_retreats(tx: Transaction, cluster_id: int) -> list[OpenHandover]:
     """List the hand-overs whose standby is to be put back, as the mode there is no longer act."""
     modes = read_modes(tx, cluster_id)
-    left = filter(
+    left_behind = filter(
         is_left_behind,
         list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED),
     )
     return [
-        one
-        for one in left
-        if modes.get_chain_mode(one.chain, one.standby.partition, one.standby.nodes) is not Mode.ACT
+        handover
+        for handover in left_behind
+        if modes.get_chain_mode(handover.chain, handover.standby.partition, handover.standby.nodes)
+        is not Mode.ACT
     ]
 
 
 def retreat_handovers(
-    store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
+    store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, settings: DecisionSettings
 ) -> None:
-    """Put those of these standbys back whose link was seen in the snapshot, with its owner and
-    mark. It needs to show no other jobs than theirs."""
+    """Put back the standbys of `list_retreats` that the snapshot shows with their owner and mark.
+
+    The snapshot needs to show only these standbys and their predecessors.
+    """
     at = snapshot.queue.taken_at
     with store.read() as tx:
-        open_ones = [one for one in list_retreats(tx, cluster_id) if one.standby.seen_at == at]
-        context = DecisionContext(tx, cluster_id, snapshot, rules, open_ones)
-        undone = ((one, context.decide_retreat(one)) for one in open_ones)
-        made = [(one, context.build_record(one, each, Mode.ACT)) for one, each in undone if each]
+        handovers = [h for h in list_retreats(tx, cluster_id) if h.standby.seen_at == at]
+        decider = HandoverDecider(tx, cluster_id, snapshot, settings, handovers)
+        retreats = ((h, decider.decide_retreat(h)) for h in handovers)
+        decided = [(h, decider.build_record(h, move, Mode.ACT)) for h, move in retreats if move]
     with store.begin() as tx:
-        planned = list(record_decisions(tx, cluster_id, made, context.foregone))
-    execute_moves(store, cluster, cluster_id, snapshot, planned)
+        moves = list(record_decisions(tx, cluster_id, decided, decider.baselines))
+    execute_moves(store, cluster, cluster_id, snapshot, moves)

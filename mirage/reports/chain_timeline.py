@@ -13,8 +13,8 @@ from mirage.domain.handover import Handover, LinkPair, list_handovers
 from mirage.domain.job import JobId
 from mirage.slurm.text.stdout_path import resolve_stdout_path
 
-COURSE = 200
-"""The most decisions of one hand-over from which its forecast's course is built: a week of them."""
+MAX_DECISIONS = 200
+"""The most decisions of one hand-over that its forecast's history is built from: a week of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class TimelineHandover:
     @property
     def ends(self) -> int | None:
         """Return when the predecessor ended or, while it runs, when its time limit ends it."""
-        told = self.predecessor.end
-        return self.predecessor.get_planned_end() if told is None else told
+        end = self.predecessor.end
+        return self.predecessor.get_planned_end() if end is None else end
 
     @property
     def over(self) -> Handover | None:
@@ -39,7 +39,7 @@ class TimelineHandover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoursePoint:
+class ForecastPoint:
     """A forecast at one instant: the start, if the link were eligible then, in epoch seconds."""
 
     at: int
@@ -49,11 +49,11 @@ class CoursePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The course of one hand-over's forecast."""
+class ForecastHistory:
+    """How the forecast of one hand-over changed with each decision."""
 
     handover: TimelineHandover
-    points: Sequence[CoursePoint]
+    points: Sequence[ForecastPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class LinkLog:
     index: int
     job_id: JobId
     file: str
-    is_told: bool
+    is_stated: bool
     """Whether the command line of the submission names the file; False: it is Slurm's default,
     which the script may change."""
 
@@ -75,8 +75,8 @@ class ChainTimeline:
     """The links by index."""
     handovers: Sequence[TimelineHandover]
     """The hand-overs by the successor's index."""
-    course: Course | None
-    """The course of the chosen hand-over, or of the newest hand-over with a forecast."""
+    course: ForecastHistory | None
+    """The forecasts of the chosen hand-over, or of the newest hand-over with a forecast."""
 
     @property
     def interruption_h(self) -> float:
@@ -95,53 +95,53 @@ def build_timeline(
     *,
     index: int | None = None,
 ) -> ChainTimeline:
-    """Build the timeline. The course is that of successor `index`; None: of the newest."""
-    made = read_start_ranges(tx, cluster_id, links)
+    """Build the timeline. `index` chooses the successor of `course`; None: the newest one."""
+    starts = read_start_ranges(tx, cluster_id, links)
     handovers = [
         TimelineHandover(
-            predecessor=before,
-            successor=after,
-            forecast=made.get((chain.chain_id, after.index)),
+            predecessor=predecessor,
+            successor=successor,
+            forecast=starts.get((chain.chain_id, successor.index)),
         )
-        for before, after in list_handovers(links)
+        for predecessor, successor in list_handovers(links)
     ]
     return ChainTimeline(
         chain=chain,
         links=links,
         handovers=handovers,
-        course=_build_course(tx, cluster_id, chain.chain_id, handovers, index),
+        course=_build_history(tx, cluster_id, chain.chain_id, handovers, index),
     )
 
 
-def _build_course(
+def _build_history(
     tx: Transaction,
     cluster_id: int,
     chain_id: ChainId,
     handovers: Sequence[TimelineHandover],
     index: int | None,
-) -> Course | None:
-    told = [h for h in handovers if h.forecast is not None]
-    chosen = [h for h in told if h.successor.index == index] or told[-1:]
+) -> ForecastHistory | None:
+    with_forecast = [h for h in handovers if h.forecast is not None]
+    chosen = [h for h in with_forecast if h.successor.index == index] or with_forecast[-1:]
     if not chosen:
         return None
     rows = decisions.list_link_decisions(
-        tx, cluster_id, chain_id, chosen[0].successor.index, last=COURSE
+        tx, cluster_id, chain_id, chosen[0].successor.index, last=MAX_DECISIONS
     )
     points = [point for row in rows if (point := _build_point(row)) is not None]
-    return Course(handover=chosen[0], points=points)
+    return ForecastHistory(handover=chosen[0], points=points)
 
 
-def _build_point(row: DecisionRow) -> CoursePoint | None:
-    made = row.forecast
-    if made is None:
+def _build_point(row: DecisionRow) -> ForecastPoint | None:
+    forecast = row.forecast
+    if forecast is None:
         return None
-    # A run of waits shows its newest numbers (`store.chains.decisions`).
+    # A run of waits shows its newest numbers (`database.chains.decisions`).
     at = row.last_at
-    return CoursePoint(
+    return ForecastPoint(
         at=at,
-        p10=at + round(made.p50_s if made.p10_s is None else made.p10_s),
-        p50=at + round(made.p50_s),
-        p90=at + round(made.p50_s if made.p90_s is None else made.p90_s),
+        p10=at + round(forecast.p50_s if forecast.p10_s is None else forecast.p10_s),
+        p50=at + round(forecast.p50_s),
+        p90=at + round(forecast.p50_s if forecast.p90_s is None else forecast.p90_s),
     )
 
 
@@ -150,15 +150,17 @@ def list_logs(
 ) -> list[LinkLog]:
     """List the logs of all links that have run, in order.
 
-    Only users whom the chain obeys may see them.
+    The caller checks that the reader may change the chain: a path may be private.
     """
-    ran = [link for link in links if link.state is not LinkState.PENDING and not link.has_vanished]
+    begun = [
+        link for link in links if link.state is not LinkState.PENDING and not link.has_vanished
+    ]
     lines = job_history.read_submit_lines(
-        tx, cluster_id, [(link.job_id, link.submit) for link in ran]
+        tx, cluster_id, [(link.job_id, link.submit) for link in begun]
     )
-    found = []
-    for link in ran:
+    logs = []
+    for link in begun:
         line = lines.get((link.job_id, link.submit), "")
-        file, is_told = resolve_stdout_path(line, job_id=link.job_id, user=chain.user)
-        found.append(LinkLog(index=link.index, job_id=link.job_id, file=file, is_told=is_told))
-    return found
+        file, is_stated = resolve_stdout_path(line, job_id=link.job_id, user=chain.user)
+        logs.append(LinkLog(index=link.index, job_id=link.job_id, file=file, is_stated=is_stated))
+    return logs

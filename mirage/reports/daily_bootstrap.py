@@ -28,8 +28,8 @@ def bootstrap_share(part: Sequence[float], whole: Sequence[float]) -> Interval |
     if len(days) < FEWEST_DAYS:
         return None
     parts, wholes = np.array(days, dtype=np.float64).T
-    drawn = _draw_resamples(len(days))
-    return compute_interval((drawn @ parts) / (drawn @ wholes))
+    resamples = _draw_resamples(len(days))
+    return compute_interval((resamples @ parts) / (resamples @ wholes))
 
 
 @lru_cache(maxsize=8)

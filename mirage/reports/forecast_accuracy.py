@@ -18,16 +18,19 @@ from mirage.twin.twin_features import LEVELS
 
 LEAST_RESULTS = 100
 LEAST_DAYS = 7
+"""With fewer results, or on fewer days, the report says that nothing can be concluded."""
 FEWEST_SHOWN = 10
-"""Where jobs are private, only the number of fewer jobs is shown, as figures would reveal them."""
+"""The fewest jobs of which figures are shown where jobs are private. Figures of fewer jobs would
+reveal single jobs, so only their number is shown."""
 NOMINAL = 0.8
 """The share of waits that p10 to p90 is to hold."""
 
 _MONDAY_S = 4 * DAY_S
-"""The epoch was a Thursday."""
+"""The first Monday after the epoch, which was a Thursday."""
 _BY_DAY_S = 31 * DAY_S
-"""A longer range is shown by week."""
+"""The longest range that is shown by day; a longer one is shown by week."""
 _HANDOVERS = 2000
+"""The most hand-overs whose forecasts are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class PartitionAccuracy:
 class SourceQuality:
     """The quality of the forecasts that users get from one source before they submit a job.
 
-    `services.forecasts.forecast_calibration` judges the sources.
+    `provision.forecasts.forecast_calibration` judges the sources.
     """
 
     source: str
@@ -131,13 +134,13 @@ def build_accuracy(
     since -= since % DAY_S
     stored = job_forecasts.list_tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.from_stored(tally)) for day, name, tally in stored]
-    still = job_forecasts.count_open_forecasts(tx, cluster_id, since)
+    open_counts = job_forecasts.count_open_forecasts(tx, cluster_id, since)
     least = 1 if reader.can_see(JOBS) else FEWEST_SHOWN
-    places = [_build_place("", days, sum(still.values()), step_s, least)] if days else []
+    places = [_build_place("", days, sum(open_counts.values()), step_s, least)] if days else []
     for name in _list_shown_partitions(days, reader):
-        mine = [day for day in days if day[1] == name]
-        places.append(_build_place(name, mine, still.get(name, 0), step_s, least))
-    tried = forecast_trials.list_qualities(tx, cluster_id, until - JUDGED_S)
+        in_partition = [day for day in days if day[1] == name]
+        places.append(_build_place(name, in_partition, open_counts.get(name, 0), step_s, least))
+    qualities = forecast_trials.list_qualities(tx, cluster_id, until - JUDGED_S)
     settled = handover_forecasts.list_settled_forecasts(tx, cluster_id, since, until, _HANDOVERS)
     return Accuracy(
         since=since,
@@ -145,7 +148,9 @@ def build_accuracy(
         step_s=step_s,
         too_few=_explain_too_few(places),
         places=tuple(places),
-        tried=tuple(SourceQuality(source=name, quality=told) for name, told in tried.items()),
+        tried=tuple(
+            SourceQuality(source=name, quality=quality) for name, quality in qualities.items()
+        ),
         handovers=tuple(
             _summarize_sources(settled, 1 if reader.can_see_all_chains else FEWEST_SHOWN)
         ),
@@ -174,31 +179,33 @@ def _explain_too_few(places: Sequence[PartitionAccuracy]) -> str:
 
 
 def _build_place(
-    partition: str, days: Sequence[DayTally], still: int, step_s: int, least: int
+    partition: str, days: Sequence[DayTally], open_count: int, step_s: int, least: int
 ) -> PartitionAccuracy:
-    found = _merge_days(days)
-    whole = _hide_few_results(found, least)
+    """Build the accuracy in one partition; figures of fewer than `least` waits are left out."""
+    whole = _merge_days(days)
+    visible = _hide_few_results(whole, least)
     daily = [_merge_days(part) for _, part in _group_by_step(days, DAY_S)]
     counts = [float(tally.count) for tally in daily]
-    known = whole.count > 0
-    both = _hide_few_beside(whole, least)
+    has_figures = visible.count > 0
+    with_slurm = _hide_few_beside(visible, least)
+    covered = [tally.covered for tally in daily]
     return PartitionAccuracy(
         partition=partition,
-        count=found.count,
+        count=whole.count,
         days=sum(count > 0 for count in counts),
-        open=still,
-        gave_up=found.gave_up,
-        waited=whole.waited / whole.count if known else None,
-        covered=whole.covered / whole.count if known else None,
-        covered_ci=bootstrap_share([tally.covered for tally in daily], counts) if known else None,
-        median_s=compute_median(whole.errors),
-        pinball_s=_compute_mean_losses(whole) if known else None,
+        open=open_count,
+        gave_up=whole.gave_up,
+        waited=visible.waited / visible.count if has_figures else None,
+        covered=visible.covered / visible.count if has_figures else None,
+        covered_ci=bootstrap_share(covered, counts) if has_figures else None,
+        median_s=compute_median(visible.errors),
+        pinball_s=_compute_mean_losses(visible) if has_figures else None,
         beside=BesideSlurm(
-            count=whole.both,
-            median_s=compute_median(both.both_errors),
-            slurm_median_s=compute_median(both.slurm_errors),
+            count=visible.both,
+            median_s=compute_median(with_slurm.both_errors),
+            slurm_median_s=compute_median(with_slurm.slurm_errors),
         ),
-        calibration=_compute_calibration(whole) if known else (),
+        calibration=_compute_calibration(visible) if has_figures else (),
         series=tuple(
             _build_point(at, _merge_days(part), least) for at, part in _group_by_step(days, step_s)
         ),
@@ -221,11 +228,11 @@ def _merge_days(days: Sequence[DayTally]) -> Tally:
 def _group_by_step(days: Sequence[DayTally], step_s: int) -> list[tuple[int, list[DayTally]]]:
     """Group the days by the day or week that they lie in, oldest first; weeks begin on Mondays."""
     shift = _MONDAY_S if step_s == WEEK_S else 0
-    found: dict[int, list[DayTally]] = {}
+    by_begin: dict[int, list[DayTally]] = {}
     for day in days:
         begin = (day[0] - shift) // step_s * step_s + shift
-        found.setdefault(begin, []).append(day)
-    return sorted(found.items())
+        by_begin.setdefault(begin, []).append(day)
+    return sorted(by_begin.items())
 
 
 def _compute_mean_losses(tally: Tally) -> tuple[float, float, float]:
@@ -238,37 +245,40 @@ def _compute_calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
     return tuple((level, float(share)) for level, share in zip(LEVELS, below, strict=True))
 
 
-def _build_point(at: int, found: Tally, least: int) -> AccuracyPoint:
-    tally = _hide_few_results(found, least)
+def _build_point(at: int, tally: Tally, least: int) -> AccuracyPoint:
+    visible = _hide_few_results(tally, least)
     return AccuracyPoint(
         since=at,
-        count=found.count,
-        median_s=compute_median(tally.errors),
-        slurm_median_s=compute_median(_hide_few_beside(tally, least).slurm_errors),
-        covered=tally.covered / tally.count if tally.count else None,
+        count=tally.count,
+        median_s=compute_median(visible.errors),
+        slurm_median_s=compute_median(_hide_few_beside(visible, least).slurm_errors),
+        covered=visible.covered / visible.count if visible.count else None,
     )
 
 
 def _summarize_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
-    """Summarize the sources that have at least so many forecasts, the commonest first."""
+    """Summarize the sources that have at least `least` forecasts, the commonest first."""
     by_source: dict[str, list[ForecastRow]] = {}
     for row in rows:
         by_source.setdefault(row.source, []).append(row)
-    enough = {source: mine for source, mine in by_source.items() if len(mine) >= least}
-    found = [_summarize_source(source, mine) for source, mine in enough.items()]
-    return sorted(found, key=lambda one: (-one.count, one.source))
+    summaries = [
+        _summarize_source(source, of_source)
+        for source, of_source in by_source.items()
+        if len(of_source) >= least
+    ]
+    return sorted(summaries, key=lambda summary: (-summary.count, summary.source))
 
 
 def _summarize_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccuracy:
     waits = [float(row.actual_wait_s or 0) for row in rows]
     medians = [row.forecast.p50_s for row in rows]
     losses = [compute_pinball_loss(m, w, 0.5) for m, w in zip(medians, waits, strict=True)]
-    within = [_compute_coverage(row, wait) for row, wait in zip(rows, waits, strict=True)]
-    ranged = [share for share in within if share is not None]
+    shares = [_compute_coverage(row, wait) for row, wait in zip(rows, waits, strict=True)]
+    known_shares = [share for share in shares if share is not None]
     return HandoverAccuracy(
         source=source,
         count=len(rows),
-        covered=sum(ranged) / len(ranged) if ranged else None,
+        covered=sum(known_shares) / len(known_shares) if known_shares else None,
         median_s=float(np.median([abs(m - w) for m, w in zip(medians, waits, strict=True)])),
         pinball_s=sum(losses) / len(losses),
     )
@@ -278,12 +288,13 @@ def _compute_coverage(row: ForecastRow, wait_s: float) -> float | None:
     """Return 1 for a wait inside p10 to p90, 0 outside; None without such a range.
 
     A wait can equal one of the quantiles, as waits of zero often do. Its level then lies anywhere
-    between the levels around it. It counts by the part of these levels that is in the range.
+    between the next lower and the next higher level. The result is the share of that interval that
+    lies in p10 to p90.
     """
     p10_s, p90_s = row.forecast.p10_s, row.forecast.p90_s
     if p10_s is None or p90_s is None:
         return None
-    told = ((0.1, p10_s), (0.5, row.forecast.p50_s), (0.9, p90_s))
-    low = max((level for level, at in told if at < wait_s), default=0.0)
-    high = min((level for level, at in told if at > wait_s), default=1.0)
+    quantiles = ((0.1, p10_s), (0.5, row.forecast.p50_s), (0.9, p90_s))
+    low = max((level for level, at_s in quantiles if at_s < wait_s), default=0.0)
+    high = min((level for level, at_s in quantiles if at_s > wait_s), default=1.0)
     return max(0.0, min(high, 0.9) - max(low, 0.1)) / (high - low)

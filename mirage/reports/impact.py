@@ -19,9 +19,10 @@ from mirage.domain.time_units import HOUR_S
 from mirage.reports.daily_bootstrap import Interval, bootstrap_sum
 
 FIRST = (REACTIVE, "fixed-lead", "average", "slurm-estimate")
-"""The baselines that stand first, in this order; any other that is stored follows by name."""
+"""The baselines that are shown first, in this order; any other that is stored follows by name."""
 LEAST_HANDOVERS = 20
 LEAST_DAYS = 7
+"""With fewer hand-overs, or on fewer days, the report says that nothing can be concluded."""
 SHOWN = 20
 """The number of payers, and of chains, that are shown: those that spent the most overlap."""
 
@@ -130,8 +131,10 @@ def build_impact(
     own = None if reader.can_see_all_chains else reader.build_own_rows()
     span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until, own=own)
     daily = handover_outcomes.sum_by_day(tx, span)
-    named = reader.can_see(PARTITIONS)
-    names = sorted({group.key[2] for group in daily}) if named else []
+    sees_partitions = reader.can_see(PARTITIONS)
+    names = sorted({group.key[2] for group in daily}) if sees_partitions else []
+    by_payer = handover_outcomes.sum_by_payer(tx, span, SHOWN)
+    by_chain = handover_outcomes.sum_by_chain(tx, span, SHOWN)
     return Impact(
         since=since,
         until=until,
@@ -142,8 +145,8 @@ def build_impact(
         unasked=sum(group.sums.count for group in _filter_groups(daily, OutcomeKind.NONE)),
         released_while_away=sum(group.sums.while_away for group in daily),
         partitions=tuple(_build_partition(daily, name) for name in names),
-        payers=tuple(_build_payers(handover_outcomes.sum_by_payer(tx, span, SHOWN))),
-        chains=tuple(_build_chains(handover_outcomes.sum_by_chain(tx, span, SHOWN), named=named)),
+        payers=tuple(_build_payers(by_payer)),
+        chains=tuple(_build_chains(by_chain, sees_partitions=sees_partitions)),
         days=tuple(_build_days(daily)),
     )
 
@@ -155,8 +158,8 @@ def _filter_groups(
 
 
 def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
-    compared = [group for group in daily if MIRAGE in group.sums.under]
-    count = sum(group.sums.under[MIRAGE].count for group in compared)
+    compared = [group for group in daily if MIRAGE in group.sums.by_policy]
+    count = sum(group.sums.by_policy[MIRAGE].count for group in compared)
     days = len({group.key[0] for group in compared})
     if count >= LEAST_HANDOVERS and days >= LEAST_DAYS:
         return ""
@@ -168,8 +171,8 @@ def _explain_too_few(daily: Sequence[OutcomeGroup]) -> str:
 
 def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
     whole = _sum_all(groups)
-    by_day = [_sum_all(mine).under for mine in _group_by_key(groups, lambda g: g.key[0])]
-    ours = whole.get_under(MIRAGE)
+    by_day = [_sum_all(of_day).by_policy for of_day in _group_by_key(groups, lambda g: g.key[0])]
+    mirage = whole.get_policy_sums(MIRAGE)
     return HandoverTotals(
         handovers=whole.count,
         interruption_h=whole.interruption_s / HOUR_S,
@@ -177,20 +180,21 @@ def _sum_handovers(groups: Sequence[OutcomeGroup]) -> HandoverTotals:
         returns=whole.returns,
         returned_node_h=whole.returned_node_s / HOUR_S,
         returns_saved_node_h=whole.returns_saved_node_s / HOUR_S,
-        compared=ours.count,
-        mirage_interruption_h=ours.interruption_s / HOUR_S,
-        mirage_overlap_h=ours.overlap_s / HOUR_S,
-        mirage_overlap_node_h=ours.overlap_node_s / HOUR_S,
+        compared=mirage.count,
+        mirage_interruption_h=mirage.interruption_s / HOUR_S,
+        mirage_overlap_h=mirage.overlap_s / HOUR_S,
+        mirage_overlap_node_h=mirage.overlap_node_s / HOUR_S,
         saved=tuple(
-            _build_saving(name, whole.under[name], [day[name] for day in by_day if name in day])
-            for name in _sort_baselines(whole.under)
+            _build_saving(name, whole.by_policy[name], [day[name] for day in by_day if name in day])
+            for name in _sort_baselines(whole.by_policy)
         ),
     )
 
 
 def _sort_baselines(policies: Iterable[str]) -> list[str]:
-    found = set(policies) - {MIRAGE}
-    return [*(name for name in FIRST if name in found), *sorted(found.difference(FIRST))]
+    baselines = set(policies) - {MIRAGE}
+    first = (name for name in FIRST if name in baselines)
+    return [*first, *sorted(baselines.difference(FIRST))]
 
 
 def _build_saving(baseline: str, whole: PolicySums, by_day: Sequence[PolicySums]) -> Saving:
@@ -217,10 +221,10 @@ def _sum_all(groups: Iterable[OutcomeGroup]) -> OutcomeSums:
 def _group_by_key(
     groups: Iterable[OutcomeGroup], key: Callable[[OutcomeGroup], int]
 ) -> list[list[OutcomeGroup]]:
-    found: dict[int, list[OutcomeGroup]] = {}
+    by_key: dict[int, list[OutcomeGroup]] = {}
     for group in groups:
-        found.setdefault(key(group), []).append(group)
-    return [found[at] for at in sorted(found)]
+        by_key.setdefault(key(group), []).append(group)
+    return [by_key[at] for at in sorted(by_key)]
 
 
 def _build_partition(daily: Sequence[OutcomeGroup], name: str) -> PartitionImpact:
@@ -237,22 +241,22 @@ def _build_payers(groups: Iterable[OutcomeGroup]) -> Iterator[Payer]:
         yield _build_payer(group.sums, user, account=account)
 
 
-def _build_chains(groups: Iterable[OutcomeGroup], *, named: bool) -> Iterator[Payer]:
+def _build_chains(groups: Iterable[OutcomeGroup], *, sees_partitions: bool) -> Iterator[Payer]:
     for group in groups:
         chain_id, user, partition = group.key
         yield _build_payer(
-            group.sums, user, chain_id=chain_id, partition=partition if named else ""
+            group.sums, user, chain_id=chain_id, partition=partition if sees_partitions else ""
         )
 
 
-def _build_payer(sums: OutcomeSums, user: str, **whose: str) -> Payer:
+def _build_payer(sums: OutcomeSums, user: str, **names: str) -> Payer:
     return Payer(
         user=user,
         handovers=sums.count,
         interruption_h=sums.interruption_s / HOUR_S,
         overlap_node_h=sums.overlap_node_s / HOUR_S,
-        saved_h=_compute_saved_h(sums.under[REACTIVE]) if REACTIVE in sums.under else None,
-        **whose,
+        saved_h=_compute_saved_h(sums.by_policy[REACTIVE]) if REACTIVE in sums.by_policy else None,
+        **names,
     )
 
 
@@ -262,7 +266,7 @@ def _build_days(daily: Sequence[OutcomeGroup]) -> Iterator[DayImpact]:
         shadow = _sum_all(_filter_groups(groups, OutcomeKind.SHADOW))
         yield DayImpact(
             at=groups[0].key[0],
-            act_saved_h=_compute_saved_h(act.get_under(REACTIVE)),
-            shadow_saved_h=_compute_saved_h(shadow.get_under(REACTIVE)),
+            act_saved_h=_compute_saved_h(act.get_policy_sums(REACTIVE)),
+            shadow_saved_h=_compute_saved_h(shadow.get_policy_sums(REACTIVE)),
             overlap_node_h=act.overlap_node_s / HOUR_S,
         )

@@ -81,7 +81,7 @@ class ChainRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     live: int
-    """The number of wanted chains that are not over."""
+    """The number of chains that pass the filter and are not over."""
     at_risk: int
     paused: int
     soon: Sequence[UpcomingHandover]
@@ -93,23 +93,29 @@ class Overview:
 def build_overview(
     tx: Transaction,
     cluster_id: int,
-    wanted: RankingFilter,
+    ranking_filter: RankingFilter,
     *,
     after: RankedChain | None = None,
     limit: int,
 ) -> Overview:
     """Build one page of the overview. `after` is the last row of the page before."""
-    counted = chain_ranking.count_by_rank(tx, cluster_id, wanted)
-    places = chain_ranking.list_by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
-    first = [] if after else chain_ranking.list_soonest_ending(tx, cluster_id, wanted, limit=SOON)
-    rows = _build_rows(
-        tx, cluster_id, [*places, *(place for place in first if place not in places)]
+    count_by_rank = chain_ranking.count_by_rank(tx, cluster_id, ranking_filter)
+    places = chain_ranking.list_by_risk(
+        tx, cluster_id, ranking_filter, after=after, limit=limit + 1
     )
-    soon = [rows[place.chain_id].upcoming for place in first]
+    soonest = (
+        []
+        if after
+        else chain_ranking.list_soonest_ending(tx, cluster_id, ranking_filter, limit=SOON)
+    )
+    rows = _build_rows(
+        tx, cluster_id, [*places, *(place for place in soonest if place not in places)]
+    )
+    soon = [rows[place.chain_id].upcoming for place in soonest]
     return Overview(
-        live=sum(counted.values()),
-        at_risk=counted.get(AT_RISK, 0),
-        paused=counted.get(PAUSED, 0),
+        live=sum(count_by_rank.values()),
+        at_risk=count_by_rank.get(AT_RISK, 0),
+        paused=count_by_rank.get(PAUSED, 0),
         soon=[upcoming for upcoming in soon if upcoming is not None],
         rows=[rows[place.chain_id] for place in places],
     )
@@ -119,19 +125,19 @@ def _build_rows(
     tx: Transaction, cluster_id: int, places: Sequence[RankedChain]
 ) -> dict[ChainId, ChainRow]:
     ids = [place.chain_id for place in places]
-    known = chains.find_chains(tx, cluster_id, ids)
+    by_id = chains.find_chains(tx, cluster_id, ids)
     links = chains.list_links_by_chain(tx, cluster_id, ids)
-    open_ones = {i: _find_next_handover(known[i], links[i]) for i in ids}
-    keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
+    handovers = {i: _find_next_handover(by_id[i], links[i]) for i in ids}
+    keys = [(i, h.standby.index) for i, h in handovers.items() if h is not None]
     last = decisions.find_last_decisions(tx, cluster_id, keys)
-    standbys = [h.standby for h in open_ones.values() if h is not None]
-    newest = read_start_ranges(tx, cluster_id, standbys)
+    standbys = [h.standby for h in handovers.values() if h is not None]
+    starts = read_start_ranges(tx, cluster_id, standbys)
     return {
         place.chain_id: ChainRow(
             place=place,
-            chain=known[place.chain_id],
+            chain=by_id[place.chain_id],
             links=links[place.chain_id],
-            upcoming=_build_upcoming(open_ones[place.chain_id], last, newest),
+            upcoming=_build_upcoming(handovers[place.chain_id], last, starts),
         )
         for place in places
     }
@@ -145,9 +151,9 @@ def _find_next_handover(chain: Chain, links: Sequence[Link]) -> OpenHandover | N
 def _build_upcoming(
     handover: OpenHandover | None,
     last: Mapping[LinkKey, DecisionRow],
-    newest: Mapping[LinkKey, StartRange],
+    starts: Mapping[LinkKey, StartRange],
 ) -> UpcomingHandover | None:
     if handover is None:
         return None
     key = (handover.chain.chain_id, handover.standby.index)
-    return UpcomingHandover(handover=handover, decision=last.get(key), start=newest.get(key))
+    return UpcomingHandover(handover=handover, decision=last.get(key), start=starts.get(key))

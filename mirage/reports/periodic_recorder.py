@@ -1,4 +1,4 @@
-"""Writes down forecasts and what became of them: the worker's record for later readers."""
+"""Stores forecasts of new jobs, and the outcomes of jobs and hand-overs, for the reports."""
 
 import structlog
 
@@ -14,10 +14,12 @@ from mirage.reports import handover_outcomes
 _log = structlog.get_logger(__name__)
 
 EVERY_S = 300
+"""Seconds between two counts of outcomes."""
 AGAIN_S = 3600
-"""Between two looks at all hand-overs that accounting may still correct."""
+"""Seconds between two counts that also compute anew the hand-overs that accounting may still
+correct."""
 _MISSED_LOOKS = 3
-"""Mirage is not away between fewer intervals of the queue than this."""
+"""Mirage counts as away only if it missed this many intervals of the queue."""
 
 
 class PeriodicRecorder:
@@ -30,14 +32,14 @@ class PeriodicRecorder:
         """`longest_interval_s`: the longest time between two looks at the queue."""
         self._store, self._cluster_id = store, cluster_id
         self._away_s = max(handover_outcomes.AWAY_S, _MISSED_LOOKS * longest_interval_s)
-        self._foreteller = JobForecastRecorder(cluster_id)
+        self._forecast_recorder = JobForecastRecorder(cluster_id)
         self._counted_at: int | None = None
-        self._again_at: int | None = None
+        self._recounted_at: int | None = None
 
     def record_tick(self, queue: Queue) -> None:
         """Record once a tick, after the work that chains depend on."""
         try:
-            self._foreteller.record_new_jobs(self._store, queue)
+            self._forecast_recorder.record_new_jobs(self._store, queue)
             self._count_outcomes(queue.taken_at)
         except MirageError as error:
             _log.warning("forecasts and outcomes are not counted", error=str(error))
@@ -47,14 +49,15 @@ class PeriodicRecorder:
     def _count_outcomes(self, now: int) -> None:
         if self._counted_at is not None and now < self._counted_at + EVERY_S:
             return
-        again = self._again_at is None or now >= self._again_at + AGAIN_S
-        reach_s = handover_outcomes.AGAIN_S if again else handover_outcomes.LATE_S
+        recounts = self._recounted_at is None or now >= self._recounted_at + AGAIN_S
+        reach_s = handover_outcomes.AGAIN_S if recounts else handover_outcomes.LATE_S
         with self._store.begin() as tx:
-            known = job_forecast_recorder.settle_outcomes(tx, self._cluster_id, now)
-            if known + handover_outcomes.record_outcomes(
+            jobs = job_forecast_recorder.settle_outcomes(tx, self._cluster_id, now)
+            handovers = handover_outcomes.record_outcomes(
                 tx, self._cluster_id, reach_s, self._away_s
-            ):
+            )
+            if jobs + handovers:
                 changes.record_change(tx, self._cluster_id, Topic.QUEUE)
         self._counted_at = now
-        if again:
-            self._again_at = now
+        if recounts:
+            self._recounted_at = now

@@ -53,24 +53,24 @@ NOTHING = QueueStatus(at=None, nodes_at=None, whole=None, partitions=())
 
 def read_queue_status(tx: Transaction, cluster_id: int, reader: Principal) -> QueueStatus:
     """Return what this reader may see of the queue."""
-    found = queue_summary.find_summary(tx, cluster_id)
-    if found is None:
+    summary = queue_summary.find_summary(tx, cluster_id)
+    if summary is None:
         return NOTHING
-    whole, *rest = _build_partitions(found, reader)
+    whole, *partitions = _build_partitions(summary, reader)
     return QueueStatus(
-        at=found.at,
-        nodes_at=found.nodes_at,
+        at=summary.at,
+        nodes_at=summary.nodes_at,
         whole=whole,
-        partitions=tuple(rest) if reader.can_see(PARTITIONS) else (),
+        partitions=tuple(partitions) if reader.can_see(PARTITIONS) else (),
     )
 
 
-def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[PartitionStatus]:
+def _build_partitions(summary: QueueSummary, reader: Principal) -> Iterator[PartitionStatus]:
     """Yield all partitions together, then each partition, also one with nodes and no jobs."""
-    nodes = {row.partition: row for row in found.nodes} if reader.can_see(NODES) else {}
-    queue = {row.partition: row for row in found.queue}
+    nodes = {row.partition: row for row in summary.nodes} if reader.can_see(NODES) else {}
+    queue = {row.partition: row for row in summary.queue}
     sees_jobs = reader.can_see(JOBS)
-    for name in sorted({"", *queue, *(row.partition for row in found.nodes)}):
+    for name in sorted({"", *queue, *(row.partition for row in summary.nodes)}):
         row = queue.get(name) or _make_empty_row(name)
         yield PartitionStatus(
             name=name,
@@ -85,17 +85,17 @@ def _build_partitions(found: QueueSummary, reader: Principal) -> Iterator[Partit
 
 
 def _build_reasons(row: PartitionQueue, least: int) -> Iterator[WaitingReason]:
-    """Those of fewer jobs than `least` in one sum."""
-    few = row.reasons.get(OTHERS, 0)
+    """Yield the reasons of at least `least` jobs, and one sum for all other reasons."""
+    other_jobs = row.reasons.get(OTHERS, 0)
     for word, jobs in row.reasons.items():
         if word == OTHERS:
             continue
         if jobs >= least:
             yield WaitingReason(jobs=jobs, why=explain_reason(word))
         else:
-            few += jobs
-    if few:
-        yield WaitingReason(jobs=few, why=explain_reason(OTHERS))
+            other_jobs += jobs
+    if other_jobs:
+        yield WaitingReason(jobs=other_jobs, why=explain_reason(OTHERS))
 
 
 def _make_empty_row(name: str) -> PartitionQueue:

@@ -18,8 +18,9 @@ from mirage.judging.policy_runner import OWN_PLAN
 from mirage.policies.rules.switch_price import SwitchQuantile
 
 LEAST_DAYS = 14
-"""Days with start points: two of each day of the week."""
+"""Days with start points that are needed for any advice: two of each day of the week."""
 LEAST_HANDOVERS = 20
+"""Hand-overs that are needed for any advice."""
 SHORT_H = 0.5
 """Hours of mean interruption under plain afterany. Below this, no change is worth the effort."""
 LEAST_GAIN_H = 0.25
@@ -59,7 +60,7 @@ ORDER = (
 
 
 def list_plotted(policies: Mapping[str, Any]) -> list[str]:
-    """Return the names of those whose overlap compares with each other's, in their order."""
+    """Return the names of the policies whose overlaps can be compared, in their order."""
     return [name for name in list_shown(policies) if name != SWITCH]
 
 
@@ -134,15 +135,15 @@ class RecommendationEvidence:
 
         At least one hand-over is needed.
         """
-        reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
+        reactive, early, mirage = (handovers[name] for name in (REACTIVE, EARLY, OURS))
         return cls(
             days=count_days(reactive.start_point),
             handovers=len(reactive.x_h),
             reactive_h=float(reactive.interruption_h.mean()),
-            overlap_h=float(ours.overlap_h.mean()),
-            saved=PairedDifference.from_outcomes(ours, reactive, 0.0),
-            on_reactive=PairedDifference.from_outcomes(ours, reactive, overlap_price),
-            on_early=PairedDifference.from_outcomes(ours, early, overlap_price),
+            overlap_h=float(mirage.overlap_h.mean()),
+            saved=PairedDifference.from_outcomes(mirage, reactive, 0.0),
+            on_reactive=PairedDifference.from_outcomes(mirage, reactive, overlap_price),
+            on_early=PairedDifference.from_outcomes(mirage, early, overlap_price),
             early_on_reactive=PairedDifference.from_outcomes(early, reactive, overlap_price),
             waits=tuple(waits),
         )
@@ -157,24 +158,27 @@ class Recommendation:
     reason: str
 
 
-def choose_recommendation(seen: RecommendationEvidence) -> Recommendation:
+def choose_recommendation(evidence: RecommendationEvidence) -> Recommendation:
     """Return the advice of the first rule that applies, in the order of docs/admin/report.md."""
-    if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
-        return build_too_little(seen.days, seen.handovers)
-    unlike = [waits for waits in seen.waits if not waits.agrees]
-    if unlike:
-        return _build_unlike_log(max(unlike, key=lambda waits: waits.gap_h))
-    if seen.reactive_h < SHORT_H:
-        return _build_short_waits(seen)
-    helps, early_helps = is_worthwhile(seen.on_reactive), is_worthwhile(seen.early_on_reactive)
+    if evidence.days < LEAST_DAYS or evidence.handovers < LEAST_HANDOVERS:
+        return build_too_little(evidence.days, evidence.handovers)
+    disagreeing = [waits for waits in evidence.waits if not waits.agrees]
+    if disagreeing:
+        return _build_unlike_log(max(disagreeing, key=lambda waits: waits.gap_h))
+    if evidence.reactive_h < SHORT_H:
+        return _build_short_waits(evidence)
+    helps, early_helps = (
+        is_worthwhile(evidence.on_reactive),
+        is_worthwhile(evidence.early_on_reactive),
+    )
     if not helps and not early_helps:
-        return _build_no_gain(seen)
-    if helps and is_worthwhile(seen.on_early):
-        return _build_saving(seen)
+        return _build_no_gain(evidence)
+    if helps and is_worthwhile(evidence.on_early):
+        return _build_saving(evidence)
     return (
-        _build_early_dependency(seen)
-        if is_at_most_as_good(seen.on_early)
-        else _build_undecided(seen)
+        _build_early_dependency(evidence)
+        if is_at_most_as_good(evidence.on_early)
+        else _build_undecided(evidence)
     )
 
 
@@ -188,10 +192,10 @@ def is_at_most_as_good(new: PairedDifference) -> bool:
     return new.interval_h[0] >= -LEAST_GAIN_H
 
 
-def build_too_little(found_days: int, handovers: int = 0) -> Recommendation:
+def build_too_little(days: int, handovers: int = 0) -> Recommendation:
     return Recommendation(
         ReportVerdict.TOO_LITTLE,
-        f"Too little data: {found_days} days with {handovers} hand-overs.",
+        f"Too little data: {days} days with {handovers} hand-overs.",
         f"At least {LEAST_DAYS} days and {LEAST_HANDOVERS} hand-overs are needed to tell a gain "
         "from luck. The first six days of a log and its last two time limits give no hand-overs.",
     )
@@ -208,50 +212,50 @@ def _build_unlike_log(waits: LogWaits) -> Recommendation:
     )
 
 
-def _build_short_waits(seen: RecommendationEvidence) -> Recommendation:
+def _build_short_waits(evidence: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.SHORT_WAITS,
         "Waits are too short to matter: you do not need Mirage here.",
-        f"A plain afterany dependency interrupts a chain by {seen.reactive_h:.2f} h per hand-over. "
-        f"Below {SHORT_H:g} h no change is worth the effort.",
+        f"A plain afterany dependency interrupts a chain by {evidence.reactive_h:.2f} h per "
+        f"hand-over. Below {SHORT_H:g} h no change is worth the effort.",
     )
 
 
-def _build_no_gain(seen: RecommendationEvidence) -> Recommendation:
+def _build_no_gain(evidence: RecommendationEvidence) -> Recommendation:
     return Recommendation(
         ReportVerdict.NO_GAIN,
         "No gain is shown: keep plain afterany dependencies.",
         f"Compared with plain afterany, Mirage's cost per hand-over differs by "
-        f"{_format_signed(seen.on_reactive)} h, and that of ACCRUE_ALWAYS by "
-        f"{_format_signed(seen.early_on_reactive)} h. {_describe_threshold()}",
+        f"{_format_signed(evidence.on_reactive)} h, and that of ACCRUE_ALWAYS by "
+        f"{_format_signed(evidence.early_on_reactive)} h. {_describe_threshold()}",
     )
 
 
-def _build_early_dependency(seen: RecommendationEvidence) -> Recommendation:
-    low, high = seen.on_early.interval_h
-    how = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
+def _build_early_dependency(evidence: RecommendationEvidence) -> Recommendation:
+    low, high = evidence.on_early.interval_h
+    rating = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
     return Recommendation(
         ReportVerdict.EARLY_DEPENDENCY,
-        f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
+        f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {rating} here: you do not need "
         "Mirage.",
         f"Compared with it, Mirage's cost per hand-over differs by "
-        f"{_format_signed(seen.on_early)} h; compared with afterany without the flag, by "
-        f"{_format_signed(seen.on_reactive)} h. {_describe_threshold()}",
+        f"{_format_signed(evidence.on_early)} h; compared with afterany without the flag, by "
+        f"{_format_signed(evidence.on_reactive)} h. {_describe_threshold()}",
     )
 
 
-def _build_undecided(seen: RecommendationEvidence) -> Recommendation:
+def _build_undecided(evidence: RecommendationEvidence) -> Recommendation:
     """Advise for the case that one of the two helps and that the history cannot tell which."""
     return Recommendation(
         ReportVerdict.UNDECIDED,
         "This history cannot tell Mirage from a plain early dependency "
         "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and "
         "repeat the report with more history.",
-        f"Mirage's cost per hand-over differs by {_format_signed(seen.on_early)} h from afterany "
-        f"with the flag, and by {_format_signed(seen.on_reactive)} h from afterany without it. "
-        "Between the two, the flag changes the cost by "
-        f"{_format_signed(seen.early_on_reactive)} h. {_describe_threshold()} "
-        f"{_estimate_needed_history(seen.on_early)}",
+        f"Mirage's cost per hand-over differs by {_format_signed(evidence.on_early)} h from "
+        f"afterany with the flag, and by {_format_signed(evidence.on_reactive)} h from afterany "
+        "without it. Between the two, the flag changes the cost by "
+        f"{_format_signed(evidence.early_on_reactive)} h. {_describe_threshold()} "
+        f"{_estimate_needed_history(evidence.on_early)}",
     )
 
 
@@ -261,22 +265,23 @@ def _estimate_needed_history(difference: PairedDifference) -> str:
     times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
     if times <= 1.0:
         return f"The difference is close to the {LEAST_GAIN_H:g} h that a gain needs."
-    more = math.ceil(difference.days * (times - 1)), math.ceil(difference.handovers * (times - 1))
+    more_days = math.ceil(difference.days * (times - 1))
+    more_handovers = math.ceil(difference.handovers * (times - 1))
     return (
-        f"For an interval of {LEAST_GAIN_H:g} h to each side, about {more[0]:,} more days with "
-        f"{more[1]:,} more hand-overs would be needed if they are like these."
+        f"For an interval of {LEAST_GAIN_H:g} h to each side, about {more_days:,} more days with "
+        f"{more_handovers:,} more hand-overs would be needed if they are like these."
     )
 
 
-def _build_saving(seen: RecommendationEvidence) -> Recommendation:
-    low, high = sorted(-end for end in seen.saved.interval_h)
+def _build_saving(evidence: RecommendationEvidence) -> Recommendation:
+    low, high = sorted(-end for end in evidence.saved.interval_h)
     return Recommendation(
         ReportVerdict.SAVES,
-        f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption per "
-        f"hand-over, for {seen.overlap_h:.2f} h of overlap.",
-        f"Plain afterany interrupts a chain by {seen.reactive_h:.2f} h per hand-over. Mirage's "
-        f"cost differs by {_format_signed(seen.on_reactive)} h from it, and by "
-        f"{_format_signed(seen.on_early)} h from afterany with ACCRUE_ALWAYS. "
+        f"Mirage would save {-evidence.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption "
+        f"per hand-over, for {evidence.overlap_h:.2f} h of overlap.",
+        f"Plain afterany interrupts a chain by {evidence.reactive_h:.2f} h per hand-over. Mirage's "
+        f"cost differs by {_format_signed(evidence.on_reactive)} h from it, and by "
+        f"{_format_signed(evidence.on_early)} h from afterany with ACCRUE_ALWAYS. "
         f"{_describe_threshold()}",
     )
 

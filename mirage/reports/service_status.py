@@ -29,11 +29,11 @@ class ServiceStatus:
 
 
 def read_status(tx: Transaction, cluster_id: int) -> ServiceStatus:
-    held = telemetry.find_lease(tx, cluster_id)
+    lease = telemetry.find_lease(tx, cluster_id)
     return ServiceStatus(
         tick=telemetry.find_last_tick(tx, cluster_id),
-        lease_holder=None if held is None else held[0],
-        lease_until=None if held is None else held[1],
+        lease_holder=None if lease is None else lease[0],
+        lease_until=None if lease is None else lease[1],
         database_bytes=telemetry.measure_size_bytes(tx),
         schema=read_schema_version(tx),
         schema_known=SCHEMA,
@@ -86,7 +86,7 @@ def read_polling_cost(tx: Transaction, cluster_id: int, *, now: int, hours: int)
     by_hour = telemetry.sum_calls_by_hour(tx, cluster_id, since)
     began = by_hour[0][0] if by_hour else since
     minutes = max(1.0, (now - began) / 60)
-    costs = [_build_cost(command, made, minutes) for command, made in by_command.items()]
+    costs = [_build_cost(command, counts, minutes) for command, counts in by_command.items()]
     whole = CallCounts(
         calls=sum(cost.calls for cost in costs),
         failures=sum(cost.failures for cost in costs),
@@ -102,14 +102,14 @@ def read_polling_cost(tx: Transaction, cluster_id: int, *, now: int, hours: int)
     )
 
 
-def _build_cost(command: str, made: CallCounts, minutes: float) -> CallCost:
+def _build_cost(command: str, counts: CallCounts, minutes: float) -> CallCost:
     return CallCost(
         command=command,
-        calls=made.calls,
-        failures=made.failures,
-        seconds=made.seconds,
-        unread=made.unread,
-        a_minute=made.calls / minutes,
+        calls=counts.calls,
+        failures=counts.failures,
+        seconds=counts.seconds,
+        unread=counts.unread,
+        a_minute=counts.calls / minutes,
     )
 
 
@@ -120,9 +120,9 @@ class TickRecorder:
         """`holder` names the worker. `usage` returns the process's calls since its start; None if
         there is no Slurm."""
         self._holder, self._usage = holder, usage
-        # Read once: it is in a file, and the process may run out of descriptors later.
+        # Read once: the version is in a file, and the process may run out of descriptors later.
         self._version = get_own_version()
-        self._counted: Mapping[str, CallTotals] = {}
+        self._recorded_usage: Mapping[str, CallTotals] = {}
 
     def record_tick(
         self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
@@ -139,19 +139,20 @@ class TickRecorder:
         telemetry.record_tick(tx, cluster_id, tick)
         if self._usage is None:
             return
-        known, self._counted = self._counted, self._usage()
-        made = {
-            kind: _subtract_usage(usage, known.get(kind)) for kind, usage in self._counted.items()
+        before, self._recorded_usage = self._recorded_usage, self._usage()
+        since = {
+            kind: _subtract_usage(usage, before.get(kind))
+            for kind, usage in self._recorded_usage.items()
         }
-        new = {kind: calls for kind, calls in made.items() if calls.calls}
-        telemetry.add_calls(tx, cluster_id, now, new)
+        new_calls = {kind: counts for kind, counts in since.items() if counts.calls}
+        telemetry.add_calls(tx, cluster_id, now, new_calls)
 
 
 def _subtract_usage(usage: CallTotals, before: CallTotals | None) -> CallCounts:
-    known = before or CallTotals()
+    earlier = before or CallTotals()
     return CallCounts(
-        calls=usage.calls - known.calls,
-        failures=usage.failures - known.failures,
-        seconds=usage.seconds - known.seconds,
-        unread=usage.unread - known.unread,
+        calls=usage.calls - earlier.calls,
+        failures=usage.failures - earlier.failures,
+        seconds=usage.seconds - earlier.seconds,
+        unread=usage.unread - earlier.unread,
     )

@@ -46,30 +46,31 @@ class RpcUsage:
         return self.seconds / self.all_seconds if self.all_seconds else None
 
 
-def compute_usage(told: Diagnosis, user: str) -> RpcUsage:
-    own = [row for row in told.users if row.user == user]
+def compute_usage(diagnosis: Diagnosis, user: str) -> RpcUsage:
+    """Return the calls of the user and of all users by slurmctld's count."""
+    own = [row for row in diagnosis.users if row.user == user]
     return RpcUsage(
-        at=told.at,
-        since=told.since,
+        at=diagnosis.at,
+        since=diagnosis.since,
         user=user,
         calls=sum(row.calls for row in own),
         seconds=sum(row.us for row in own) / _US,
-        all_calls=sum(row.calls for row in told.users),
-        all_seconds=sum(row.us for row in told.users) / _US,
+        all_calls=sum(row.calls for row in diagnosis.users),
+        all_seconds=sum(row.us for row in diagnosis.users) / _US,
     )
 
 
 def read_last_usage(tx: Transaction, cluster_id: int) -> RpcUsage | None:
     """Return the last stored usage; None if slurmctld has not been asked yet."""
-    found = reports.find_last_report(tx, cluster_id, _KIND)
-    return None if found is None else RpcUsage(**found.document)
+    report = reports.find_last_report(tx, cluster_id, _KIND)
+    return None if report is None else RpcUsage(**report.document)
 
 
 class LoadSensor:
     """Asks slurmctld for its count every `every_s` seconds, whether or not it answered before."""
 
-    def __init__(self, ask: DiagnosisReader, every_s: int) -> None:
-        self._ask, self._every_s = ask, every_s
+    def __init__(self, read_diagnosis: DiagnosisReader, every_s: int) -> None:
+        self._read_diagnosis, self._every_s = read_diagnosis, every_s
         self._asked_at: int | None = None
 
     def poll_if_due(self, store: Store, cluster_id: int, now: int) -> None:
@@ -77,9 +78,9 @@ class LoadSensor:
             return
         self._asked_at = now
         try:
-            found = compute_usage(*self._ask())
+            usage = compute_usage(*self._read_diagnosis())
         except ClusterError as error:
             _log.warning("slurmctld does not answer sdiag", error=str(error))
             return
         with store.begin() as tx:
-            reports.put_report(tx, cluster_id, _KIND, asdict(found), at=found.at)
+            reports.put_report(tx, cluster_id, _KIND, asdict(usage), at=usage.at)

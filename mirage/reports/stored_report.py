@@ -11,10 +11,10 @@ HEAVIEST = "heaviest user"
 
 def read_shadow_report(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
     """Return the last shadow report without what is hidden from `reader`; None: there is none."""
-    found = reports.find_last_report(tx, cluster_id, reports.SHADOW)
-    if found is None:
+    report = reports.find_last_report(tx, cluster_id, reports.SHADOW)
+    if report is None:
         return None
-    document = dict(found.document)
+    document = dict(report.document)
     hidden: set[str] = set()
     if not reader.can_see(PARTITIONS):
         hidden |= {"partition", "pair"}
@@ -23,4 +23,4 @@ def read_shadow_report(tx: Transaction, cluster_id: int, reader: Principal) -> S
         hidden |= {"user", "pair"}
         document["pairs"] = [p for p in document["pairs"] if p["user_class"] != HEAVIEST]
     document["groups"] = [g for g in document["groups"] if g["by"] not in hidden]
-    return StoredReport(found.at, document)
+    return StoredReport(report.at, document)

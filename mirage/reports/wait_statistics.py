@@ -18,7 +18,8 @@ from mirage.domain.wait_histogram import BINS, WaitSummary, summarize_waits
 from mirage.errors import InputError
 
 LEAST: Final = 10
-"""Where the cluster keeps jobs private, waits of fewer jobs would reveal single jobs."""
+"""The fewest jobs whose waits are shown where the cluster keeps jobs private. The waits of fewer
+jobs would reveal single jobs."""
 MOST_POINTS: Final = 400
 BUDGET_S: Final = 0.25
 """Seconds that a tick may spend on sums. At the first start, a year of history has to be summed."""
@@ -81,7 +82,8 @@ class WaitGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitsOverTime:
-    asked: WaitQuery
+    query: WaitQuery
+    """The query, with its range rounded to whole hours or days."""
     points: tuple[WaitPoint, ...]
     """Every hour or day of the range, oldest first; also hours or days without a job."""
     whole: WaitSummary
@@ -105,51 +107,54 @@ def refresh_sums(
     Returns False if more is left to sum. Each day is a transaction of its own, so that no other
     transaction waits long.
     """
-    begun = clock()
-    while clock() - begun < budget_s:
+    began = clock()
+    while clock() - began < budget_s:
         with store.begin() as tx:
             wait_sums.lock_cluster(tx, cluster_id)
-            found = wait_marks.find_newest_day(tx, cluster_id)
-            if found is None:
+            marked = wait_marks.find_newest_day(tx, cluster_id)
+            if marked is None:
                 return True
-            day, hours = found
+            day, hours = marked
             wait_sums.sum_day(tx, cluster_id, day, hours)
             wait_marks.clear_hours(tx, cluster_id, day, day + DAY_S)
     return False
 
 
 def read_waits_over_time(
-    tx: Transaction, cluster_id: int, asked: WaitQuery, *, least: int = 1
+    tx: Transaction, cluster_id: int, query: WaitQuery, *, least: int = 1
 ) -> WaitsOverTime:
     """Return the waits. Of fewer jobs than `least`, only the number of jobs is returned."""
-    asked = asked.round_range()
-    cells = wait_sums.read_cells(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
-    chosen = _select_cells(cells, asked)
-    jobs, step = cells.jobs[chosen], asked.by.seconds
-    bins = cells.bin[chosen]
+    query = query.round_range()
+    cells = wait_sums.read_cells(tx, cluster_id, query.by.seconds, query.since, query.until)
+    mask = _select_cells(cells, query)
+    jobs, step = cells.jobs[mask], query.by.seconds
+    bins = cells.bin[mask]
 
-    def iter_spreads(places: NDArray[np.int64], count: int) -> Iterator[WaitSummary]:
-        counts = np.bincount(places * BINS + bins, weights=jobs, minlength=count * BINS)
+    def iter_summaries(group: NDArray[np.int64], count: int) -> Iterator[WaitSummary]:
+        """Yield the summary of each of `count` groups; `group` has the number of each cell's."""
+        counts = np.bincount(group * BINS + bins, weights=jobs, minlength=count * BINS)
         for row in counts.astype(np.int64).reshape(count, BINS):
             yield hide_if_few(summarize_waits(row), least)
 
-    points = (asked.until - asked.since) // step
-    by_point = iter_spreads((cells.at[chosen] - asked.since) // step, points)
-    by_partition = iter_spreads(cells.partition[chosen], len(cells.partitions))
-    named = [
+    points = (query.until - query.since) // step
+    by_point = iter_summaries((cells.at[mask] - query.since) // step, points)
+    by_partition = iter_summaries(cells.partition[mask], len(cells.partitions))
+    partitions = [
         WaitGroup(name=n, waits=w) for n, w in zip(cells.partitions, by_partition, strict=True)
     ]
     return WaitsOverTime(
-        asked=asked,
+        query=query,
         points=tuple(
             WaitPoint(at=at, until=at + step, waits=waits)
-            for at, waits in zip(range(asked.since, asked.until, step), by_point, strict=True)
+            for at, waits in zip(range(query.since, query.until, step), by_point, strict=True)
         ),
-        whole=next(iter_spreads(np.zeros(len(jobs), dtype=np.int64), 1)),
-        partitions=tuple(sorted(filter(_has_jobs, named), key=lambda g: (-g.waits.jobs, g.name))),
-        sizes=_build_groups(SIZES, iter_spreads(cells.size[chosen], len(SIZES))),
-        limits=_build_groups(LIMITS, iter_spreads(cells.limit[chosen], len(LIMITS))),
-        behind_h=wait_marks.count_marked_hours(tx, cluster_id, asked.since, asked.until),
+        whole=next(iter_summaries(np.zeros(len(jobs), dtype=np.int64), 1)),
+        partitions=tuple(
+            sorted(filter(_has_jobs, partitions), key=lambda g: (-g.waits.jobs, g.name))
+        ),
+        sizes=_build_groups(SIZES, iter_summaries(cells.size[mask], len(SIZES))),
+        limits=_build_groups(LIMITS, iter_summaries(cells.limit[mask], len(LIMITS))),
+        behind_h=wait_marks.count_marked_hours(tx, cluster_id, query.since, query.until),
     )
 
 
@@ -158,23 +163,23 @@ def hide_if_few(waits: WaitSummary, least: int) -> WaitSummary:
     return waits if waits.jobs >= least else WaitSummary(jobs=waits.jobs)
 
 
-def _select_cells(cells: WaitCells, asked: WaitQuery) -> NDArray[np.bool_]:
-    chosen = np.ones(len(cells), dtype=bool)
-    if asked.partition:
-        known = {name: i for i, name in enumerate(cells.partitions)}
-        chosen &= cells.partition == known.get(asked.partition, -1)
-    if asked.size is not None:
-        chosen &= cells.size == SIZES.index(asked.size)
-    if asked.limit is not None:
-        chosen &= cells.limit == LIMITS.index(asked.limit)
-    return chosen
+def _select_cells(cells: WaitCells, query: WaitQuery) -> NDArray[np.bool_]:
+    mask = np.ones(len(cells), dtype=bool)
+    if query.partition:
+        number_by_name = {name: i for i, name in enumerate(cells.partitions)}
+        mask &= cells.partition == number_by_name.get(query.partition, -1)
+    if query.size is not None:
+        mask &= cells.size == SIZES.index(query.size)
+    if query.limit is not None:
+        mask &= cells.limit == LIMITS.index(query.limit)
+    return mask
 
 
 def _build_groups(
     names: tuple[SizeClass, ...] | tuple[LimitClass, ...], waits: Iterator[WaitSummary]
 ) -> tuple[WaitGroup, ...]:
-    found = (WaitGroup(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
-    return tuple(filter(_has_jobs, found))
+    groups = (WaitGroup(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
+    return tuple(filter(_has_jobs, groups))
 
 
 def _has_jobs(group: WaitGroup) -> bool:

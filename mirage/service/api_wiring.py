@@ -22,15 +22,15 @@ def build_api_context(
     service: Service,
     *,
     owner_uid: int | None = None,
-    known: SlurmPermissions | None = None,
+    permissions: SlurmPermissions | None = None,
     connections: int | None = None,
 ) -> ApiContext:
     """Build the context of the routes.
 
-    The caller keeps `known` up to date. `connections`: how many may be open at once.
+    The caller keeps `permissions` up to date. `connections`: how many may be open at once.
     """
     settings = service.settings
-    known = known or wiring.build_slurm_permissions(service)
+    permissions = permissions or wiring.build_slurm_permissions(service)
     return ApiContext(
         store=service.store,
         cluster_id=service.cluster_id,
@@ -42,9 +42,9 @@ def build_api_context(
         pushers=settings.polling.pushers,
         read_jwt=wiring.build_jwt_reader(settings),
         admin_groups=settings.auth.admin_groups,
-        roster=known.roster,
-        hidden=known.hidden,
-        partial=known.partial,
+        roster=permissions.roster,
+        hidden=permissions.hidden,
+        partial=permissions.partial,
         hosts=_build_hosts(settings.service),
         root_path=settings.service.root_path,
         proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
@@ -56,7 +56,7 @@ def build_api_context(
         model=wiring.get_policy_loader(settings),
         usage=wiring.get_usage_reader(service.cluster),
         limits=wiring.build_limits(settings),
-        limits_told=wiring.describe_limits(settings),
+        limit_descriptions=wiring.describe_limits(settings),
         max_time_s=wiring.get_max_time_s(settings),
         models_dir=get_models_dir(settings.provision.models_dir),
         tables_dir=wiring.get_tables_dir(settings),
@@ -73,5 +73,5 @@ def _build_identify(service: Service) -> Callable[..., Caller]:
     return refuse_second_use(identify, service.store, service.cluster.read_clock)
 
 
-def _build_hosts(given: ServiceSettings) -> Hosts:
-    return build_hosts({given.host, *list_machine_names()}, given.origins)
+def _build_hosts(settings: ServiceSettings) -> Hosts:
+    return build_hosts({settings.host, *list_machine_names()}, settings.origins)

@@ -2,10 +2,10 @@
 
 `python -m mirage.service.kernel_warmup [FILE]`.
 
-numba compiles what is called first, for a minute or more after an installation or an upgrade, and
-keeps it on disk (`sim.arrays.jit`). In the worker that would be a minute without a look at the
-queue, so this runs in a process beside it (`bootstrap.service_run`): for the cluster of the
-cluster file, or, without that file, for a cluster as the demo's.
+numba compiles a function at its first call: a minute or more after an installation or an upgrade.
+It keeps the result on disk (`simulator.arrays.jit`). In the worker that would be a minute without a
+look at the queue, so this module runs in a process of its own (`service_run.KernelCompiler`). It
+compiles for the cluster of the cluster file, or, without that file, for a cluster like the demo's.
 """
 
 import os
@@ -28,11 +28,11 @@ from mirage.twin.futures.submission_history import SubmissionHistory
 _NOW = 1000 * HOUR_S
 
 
-def main(words: Sequence[str]) -> int:
-    """Compile for the cluster file in `words`. Raises ConfigError if it cannot be read."""
+def main(arguments: Sequence[str]) -> int:
+    """Compile for the cluster file in `arguments`. Raises ConfigError if it cannot be read."""
     os.nice(19)
-    if words:
-        file = load_cluster_file(Path(words[0]))
+    if arguments:
+        file = load_cluster_file(Path(arguments[0]))
         compile_kernels(file.params, file.node_names)
     else:
         compile_kernels(Params())
@@ -42,9 +42,9 @@ def main(words: Sequence[str]) -> int:
 def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
     """Forecast one hand-over on a cluster where one job runs and another one waits."""
     names = node_names or [f"n{number}" for number in range(params.nodes)]
-    waits = _build_job(params, 1, _NOW - HOUR_S, JobState.PENDING)
-    runs = _complete_job(_build_job(params, 2, _NOW - HOUR_S, JobState.RUNNING), 2 * HOUR_S)
-    runs = replace(runs, node_list=names[0])
+    pending = _build_job(params, 1, _NOW - HOUR_S, JobState.PENDING)
+    running = _complete_job(_build_job(params, 2, _NOW - HOUR_S, JobState.RUNNING), 2 * HOUR_S)
+    running = replace(running, node_list=names[0])
     hours = range(24, 24 * 14, 6)
     past = [
         _complete_job(
@@ -53,21 +53,21 @@ def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:
         for hour in hours
     ]
     nodes = tuple(_build_node(params, name, busy=name == names[0]) for name in names)
-    snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [waits, runs]), nodes=nodes)
-    look = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, _NOW))
+    snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [pending, running]), nodes=nodes)
+    observer = SnapshotObserver(snapshot, params, RunningStats.from_accounting(past, _NOW))
     link = HandoverInput(
         nodes=1,
-        time_limit_s=waits.time_limit_s or 0,
-        user=waits.user,
-        partition=waits.partition,
+        time_limit_s=pending.time_limit_s or 0,
+        user=pending.user,
+        partition=pending.partition,
         cpus=1,
-        predecessor_submit=runs.submit,
-        predecessor_start=runs.submit,
+        predecessor_submit=running.submit,
+        predecessor_start=running.submit,
         predecessor_end=_NOW + HOUR_S,
     )
-    look.observe_link(link)
+    observer.observe_link(link)
     history = SubmissionHistory.from_accounting(params, past, past[-1].submit, _NOW)
-    Twin(samples=2).forecast_from_queue(look, link, history, seed=1)
+    Twin(samples=2).forecast_from_queue(observer, link, history, seed=1)
 
 
 def _build_job(params: Params, job_id: int, at: int, state: JobState) -> Job:

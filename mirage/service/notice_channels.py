@@ -7,33 +7,34 @@ from mirage.chains.notices.channels.mail import Mailer
 from mirage.chains.notices.channels.webhook import Webhook
 from mirage.chains.notices.digest import Digest
 from mirage.chains.notices.notice_delivery import Courier, Pace, Send
-from mirage.chains.notices.notices import Channel, Watch
+from mirage.chains.notices.notices import Channel, NoticeRecorder
 from mirage.config.settings import NotifySettings
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import DeliveryError
 from mirage.service.wiring import Service
 
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def build_watch(notify: NotifySettings) -> Watch | None:
+def build_notice_recorder(notify: NotifySettings) -> NoticeRecorder | None:
     """Return what records notices for the worker's delivery; None if no channel is configured."""
     channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
-    return Watch(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
+    return NoticeRecorder(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
 
 
 def build_courier(service: Service) -> Courier | None:
+    """Return what delivers the service's notices; None if no channel is configured."""
     notify = service.settings.notify
-    found = build_senders(notify)
-    if not found:
+    senders = build_senders(notify)
+    if not senders:
         return None
     return Courier(
         store=service.store,
         cluster_id=service.cluster_id,
         cluster=service.settings.cluster.name,
-        senders=found,
+        senders=senders,
         clock=service.cluster.read_clock,
         pace=Pace(chain_every_s=notify.chain_every_s, max_per_hour=notify.max_per_hour),
     )
@@ -41,7 +42,7 @@ def build_courier(service: Service) -> Courier | None:
 
 def build_senders(notify: NotifySettings) -> dict[str, Send]:
     """Return the configured senders by channel; empty if none is configured."""
-    found: dict[str, Send] = {}
+    senders: dict[str, Send] = {}
     if notify.smtp_host is not None and notify.mail_from is not None:
         mailer = Mailer(
             host=notify.smtp_host,
@@ -52,20 +53,22 @@ def build_senders(notify: NotifySettings) -> dict[str, Send]:
             password_file=notify.smtp_password_file,
         )
         if notify.owner_address is not None:
-            found[Channel.OWNER] = partial(
+            senders[Channel.OWNER] = partial(
                 _send_mail, mailer, partial(_format_owner_address, notify.owner_address)
             )
         if notify.admin_addresses:
-            everybody = ", ".join(notify.admin_addresses)
-            found[Channel.ADMINS] = partial(_send_mail, mailer, lambda _digest: everybody)
+            addresses = ", ".join(notify.admin_addresses)
+            senders[Channel.ADMINS] = partial(_send_mail, mailer, lambda _digest: addresses)
     if notify.webhook_url_file is not None:
         webhook = Webhook(url_file=notify.webhook_url_file, secret_file=notify.webhook_secret_file)
-        found[Channel.WEBHOOK] = partial(_send_webhook, webhook)
-    return found
+        senders[Channel.WEBHOOK] = partial(_send_webhook, webhook)
+    return senders
 
 
-def _send_mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now: int) -> None:
-    mailer.send(to(digest), digest.format_subject(), digest.render_text())
+def _send_mail(
+    mailer: Mailer, get_address: Callable[[Digest], str], digest: Digest, _now: int
+) -> None:
+    mailer.send(get_address(digest), digest.format_subject(), digest.render_text())
 
 
 def _format_owner_address(template: str, digest: Digest) -> str:
@@ -75,7 +78,7 @@ def _format_owner_address(template: str, digest: Digest) -> str:
     the name has other characters than letters, digits, `.`, `_` and `-`.
     """
     user = digest.first.user
-    if not user or not set(user) <= _NAME:
+    if not user or not set(user) <= _NAME_CHARACTERS:
         raise DeliveryError(f"the user name {user!r} cannot be part of a mail address")
     return template.replace("{user}", user)
 

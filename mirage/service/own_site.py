@@ -15,7 +15,7 @@ from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
 from mirage.errors import ClusterUnavailable, MirageError
 from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
-from mirage.service import site_file, wiring
+from mirage.service import database_setup, site_file
 from mirage.slurm.clients.cli.client import SlurmCli
 
 _log = structlog.get_logger(__name__)
@@ -32,25 +32,25 @@ def complete_settings(settings: Settings, *, renews: bool = False) -> Settings:
     whose Slurm does not answer keeps the old one. Raises ClusterUnavailable if nobody knows the
     cluster's name.
     """
-    told = settings.cluster
-    if told.transport != "cli" or (_is_named(settings) and told.file is not None):
+    cluster = settings.cluster
+    if cluster.transport != "cli" or (_is_named(settings) and cluster.file is not None):
         return settings
     file = settings.service.state_dir / FILE
-    found = _load_file(file)
-    if renews and told.file is None and (found is None or _is_old(file)):
-        found = _import_file(file) or found
+    site = _load_file(file)
+    if renews and cluster.file is None and (site is None or _is_old(file)):
+        site = _import_file(file) or site
     changes: dict[str, object] = {}
-    if told.file is None and found is not None:
+    if cluster.file is None and site is not None:
         changes["file"] = file
     if not _is_named(settings):
-        changes["name"] = found.params.name if found is not None else _ask_name(settings)
-    return settings.model_copy(update={"cluster": told.model_copy(update=changes)})
+        changes["name"] = site.params.name if site is not None else _ask_name(settings)
+    return settings.model_copy(update={"cluster": cluster.model_copy(update=changes)})
 
 
 def name_cluster(settings: Settings) -> None:
     """Give the rows of an older release, which did not ask for the name, the cluster's name."""
     default = str(type(settings.cluster).model_fields["name"].default)
-    with closing(wiring.open_store(settings)) as store, store.begin() as tx:
+    with closing(database_setup.open_store(settings)) as store, store.begin() as tx:
         clusters.rename_cluster(tx, default, settings.cluster.name)
 
 
@@ -73,21 +73,21 @@ def _is_old(file: Path) -> bool:
 
 def _import_file(file: Path) -> ClusterFile | None:
     try:
-        written, found = site_file.render_site(site_file.query_site(), str(file))
-        site_file.write_atomically(file, written)
+        text, site = site_file.render_site(site_file.query_site(), str(file))
+        site_file.write_atomically(file, text)
     except MirageError as error:
         _log.warning(
             "no cluster file can be imported, so the twin and models know nothing new of the site",
             error=str(error),
         )
         return None
-    _log.info("cluster file imported", file=str(file), cluster=found.params.name)
-    return found
+    _log.info("cluster file imported", file=str(file), cluster=site.params.name)
+    return site
 
 
 def _ask_name(settings: Settings) -> str:
     slurm = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
-    found = slurm.fetch_site_config().cluster_name
-    if not found:
+    name = slurm.fetch_site_config().cluster_name
+    if not name:
         raise ClusterUnavailable("Slurm does not name its cluster: set cluster.name")
-    return found
+    return name

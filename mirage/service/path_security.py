@@ -21,27 +21,27 @@ def find_fault(path: Path) -> str | None:
 def _find_fault_at(path: Path) -> str | None:
     if not path.exists():
         return None
-    held = path.stat()
-    if not (_is_trusted(held.st_uid) and _is_trusted(path.lstat().st_uid)):
-        owner, own = _get_user_name(held.st_uid), _get_user_name(os.geteuid())
-        return f"{path} belongs to {owner}, not to {own}"
+    status = path.stat()
+    if not (_is_trusted(status.st_uid) and _is_trusted(path.lstat().st_uid)):
+        owner, service_user = _get_user_name(status.st_uid), _get_user_name(os.geteuid())
+        return f"{path} belongs to {owner}, not to {service_user}"
     return (
         f"others may write in {path}: run `chmod go-w {path}`"
-        if _is_writable_by_others(held)
+        if _is_writable_by_others(status)
         else None
     )
 
 
 def _find_fault_above(path: Path) -> str | None:
-    given = path.absolute()
-    for parent in [*given.parents, *given.resolve().parents]:
+    absolute = path.absolute()
+    for parent in [*absolute.parents, *absolute.resolve().parents]:
         if not parent.exists():
             continue
-        # In a sticky directory a link is its owner's to change, wherever it leads.
+        # The owner of a symbolic link can change it, also in a sticky directory.
         owners = {parent.lstat().st_uid, parent.stat().st_uid}
-        sticky = parent.stat().st_mode & stat.S_ISVTX
+        is_sticky = parent.stat().st_mode & stat.S_ISVTX
         if not all(map(_is_trusted, owners)) or (
-            _is_writable_by_others(parent.stat()) and not sticky
+            _is_writable_by_others(parent.stat()) and not is_sticky
         ):
             return f"others may replace {path}, since they may write in {parent}"
     return None
@@ -51,20 +51,20 @@ def _is_trusted(uid: int) -> bool:
     return uid in {0, os.geteuid()}
 
 
-def _is_writable_by_others(held: os.stat_result) -> bool:
-    """Return whether anybody but the owner and root may write to it."""
-    others = bool(held.st_mode & stat.S_IWOTH)
-    return others or bool(held.st_mode & stat.S_IWGRP and _is_shared_group(held.st_gid))
+def _is_writable_by_others(status: os.stat_result) -> bool:
+    """Return whether anybody but the owner and root may write to the file."""
+    by_others = bool(status.st_mode & stat.S_IWOTH)
+    return by_others or bool(status.st_mode & stat.S_IWGRP and _is_shared_group(status.st_gid))
 
 
 def _is_shared_group(gid: int) -> bool:
     """Return whether the group is more than the user's own, which many sites use with umask 002."""
     try:
-        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
         return True
-    alone = group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
-    return not (alone and me.pw_gid == gid)
+    is_alone = group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return not (is_alone and user.pw_gid == gid)
 
 
 def _get_user_name(uid: int) -> str:

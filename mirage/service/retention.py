@@ -18,10 +18,11 @@ BATCH = 5000
 """The most rows of each kind that are deleted in an hour.
 
 SQLite's only writer is blocked for a moment. 120,000 rows a day are more than users can cause
-(`services.access.quotas`).
+(`web.identity.quotas`).
 """
 
-_ASKED = "asked: "
+_REQUESTED = "asked: "
+"""The beginning of the audit's events for requests of owners."""
 ROUTINE = EventFilter(
     words=(
         *(chain_ownership.REGISTERED, "registered again", "adopted", "at risk"),
@@ -31,11 +32,11 @@ ROUTINE = EventFilter(
         *(order.value for order in request_enforcement.Order),
     ),
     beginnings=(
-        *(_ASKED, "chain ", "reconciled "),
+        *(_REQUESTED, "chain ", "reconciled "),
         *(f"{action}: " for action in Action),
         *(f"{order}: " for order in request_enforcement.Order),
     ),
-    of_owners=_ASKED,
+    owner_beginning=_REQUESTED,
 )
 """The audit's events of a chain's ordinary life.
 
@@ -51,20 +52,21 @@ class Retention:
     audit_days: int = 180
     audit_admin_days: int = 1095
     empty_chains_days: int = 7
+    """For chains of which Slurm has never shown a job."""
 
 
-def prune_expired(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
+def prune_expired(store: Store, cluster_id: int, now: int, retention: Retention) -> None:
     """Delete expired rows; called once an hour. Each kind has its own, short transaction."""
     with store.begin() as tx:
         idempotency.forget_expired_keys(tx, now)
     with store.begin() as tx:
-        before = now - keep.empty_chains_days * DAY_S
+        before = now - retention.empty_chains_days * DAY_S
         empty = pruning.prune_empty_chains(tx, cluster_id, before, BATCH)
     with store.begin() as tx:
-        before = now - keep.audit_days * DAY_S
+        before = now - retention.audit_days * DAY_S
         rows = pruning.prune_audit(tx, cluster_id, before, BATCH, events=ROUTINE)
     with store.begin() as tx:
-        before = now - max(keep.audit_days, keep.audit_admin_days) * DAY_S
+        before = now - max(retention.audit_days, retention.audit_admin_days) * DAY_S
         rows += pruning.prune_audit(tx, cluster_id, before, BATCH)
     if empty or rows:
         _log.info("expired rows were deleted", chains_without_links=empty, rows_of_the_audit=rows)

@@ -5,10 +5,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
-_AGAIN = 8
+_SIGNS_PER_WATCHDOG = 8
 """How many signs of life are sent in the time that systemd waits for one."""
 _MARGIN = 3
-"""systemd waits at least this many times the longest silence that is no fault."""
+"""systemd waits for at least this many times the longest silence that is no fault."""
 
 
 class Notifier:
@@ -27,19 +27,20 @@ class Notifier:
         self._address = address
         self._watchdog_s = watchdog_s
         self._clock = clock
-        self._told_at: float | None = None
+        self._last_sign_at: float | None = None
 
     def notify_ready(self, status: str) -> None:
         """Say that the service is ready. `systemctl status` shows `status`."""
         self._send_state(f"READY=1\nSTATUS={status}")
 
     def notify_alive(self) -> None:
-        """Say that the worker works, unless systemd was told a moment ago."""
+        """Send systemd a sign of life, unless the last one was sent a moment ago."""
         if self._watchdog_s is None:
             return
         now = self._clock()
-        if self._told_at is None or now >= self._told_at + self._watchdog_s / _AGAIN:
-            self._told_at = now
+        interval_s = self._watchdog_s / _SIGNS_PER_WATCHDOG
+        if self._last_sign_at is None or now >= self._last_sign_at + interval_s:
+            self._last_sign_at = now
             self._send_state("WATCHDOG=1")
 
     def extend_watchdog(self, silence_s: float) -> None:
@@ -60,10 +61,10 @@ class Notifier:
         if self._address is None:
             return
         name = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             try:
-                sending.settimeout(1.0)
-                sending.sendto(text.encode(), name)
+                sender.settimeout(1.0)
+                sender.sendto(text.encode(), name)
             except OSError:
                 return
 
@@ -71,7 +72,7 @@ class Notifier:
 def from_environment(environment: Mapping[str, str] = os.environ) -> Notifier:
     """Return a notifier as systemd asks (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID)."""
     watchdog = environment.get("WATCHDOG_USEC", "")
-    # systemd names whom it watches: of a child that has inherited the rest nothing is expected.
-    mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    watchdog_s = int(watchdog) / 1e6 if mine and watchdog.isdecimal() else None
+    # A child process inherits these variables, but systemd watches the process WATCHDOG_PID only.
+    is_watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watchdog_s = int(watchdog) / 1e6 if is_watched and watchdog.isdecimal() else None
     return Notifier(environment.get("NOTIFY_SOCKET") or None, watchdog_s)

@@ -44,13 +44,13 @@ long as the service runs."""
 
 SWITCH_S = 0.0005
 """A computing thread lets other threads run after this many seconds; Python's default is 5 ms. A
-request takes the interpreter lock dozens of times (each row, each packet), and beside a tick the
-waits add up (docs/reference/rest.md)."""
+request takes the interpreter lock dozens of times (for each row and packet), and during a tick its
+waits for the lock add up (docs/reference/rest.md)."""
 
 _GRACE_S = 10
 """How long requests under way may take when the service ends, in seconds."""
 
-_ASKED_S = 5.0
+_PERMISSIONS_WAIT_S = 5.0
 """The longest wait, in seconds, for Slurm's permissions before the service answers."""
 
 _log = structlog.get_logger(__name__)
@@ -69,9 +69,9 @@ class KernelCompiler:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = [sys.executable, "-P", "-m", "mirage.service.kernel_warmup"]
+        command = [sys.executable, "-P", "-m", "mirage.service.kernel_warmup"]
         if self._file is not None:
-            self._process = subprocess.Popen([*words, str(self._file)], stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
+            self._process = subprocess.Popen([*command, str(self._file)], stdin=subprocess.DEVNULL)  # noqa: S603 - a program of ours
 
     def is_done(self) -> bool:
         """Return whether the compilation has ended, also if it failed. After a failure the
@@ -93,28 +93,29 @@ class KernelCompiler:
 
 
 def run_service(service: Service, *, owner_uid: int | None = None) -> None:
-    """Serve until told to stop. The worker has a thread of its own, and only it uses the cluster.
+    """Serve until a signal. The worker has a thread of its own, and only it uses the cluster.
 
-    `owner_uid`: the only user who is served, and whose jobs are touched.
+    `owner_uid`: the only user who is served, and whose jobs are moved; None: all users.
     """
     settings = service.settings.service
     systemd = sd_notify.from_environment()
     systemd.extend_watchdog(service.settings.cluster.command_timeout_s)
-    known = wiring.build_slurm_permissions(service)
-    most = admission.compute_connection_limit(
+    permissions = wiring.build_slurm_permissions(service)
+    max_connections = admission.compute_connection_limit(
         service.settings.connections.most, admission.raise_descriptor_limit()
     )
-    served = create_app(
-        build_api_context(service, owner_uid=owner_uid, known=known, connections=most)
+    context = build_api_context(
+        service, owner_uid=owner_uid, permissions=permissions, connections=max_connections
     )
-    mount_pages(served)
+    app = create_app(context)
+    mount_pages(app)
     compiler = KernelCompiler(service.settings.cluster.file)
     worker = _build_worker(
         service,
         owner_uid=owner_uid,
-        alive=systemd.notify_alive,
+        on_answer=systemd.notify_alive,
         is_compiled=compiler.is_done,
-        known=known,
+        permissions=permissions,
     )
     listening = _open_listener(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
@@ -123,7 +124,7 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
         sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
     compiler.start()  # no sooner: a service that cannot listen leaves no process behind
     server = _build_server(
-        service, served, most, started=lambda: systemd.notify_ready(f"serving {url}")
+        service, app, max_connections, on_start=lambda: systemd.notify_ready(f"serving {url}")
     )
     stop = threading.Event()
     _end_on_signals(server, stop, systemd)
@@ -131,32 +132,34 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
         target=_run_worker, args=(worker, service, stop, systemd), name="worker"
     )
     courier = notice_channels.build_courier(service)
-    # It ends with the process. Notices not yet sent are sent after the next start.
-    post = threading.Thread(
+    # A daemon thread: it ends with the process. Notices not sent by then wait for the next start.
+    courier_thread = threading.Thread(
         target=courier.run if courier else _skip_notices, args=(stop,), daemon=True
     )
     with publish_address(settings, own=owner_uid is not None):
-        _start_permission_refresh(known, stop)
-        told = {"socket": str(settings.socket)} if settings.socket else {}
-        _log.info("serving", url=url, **told, may_move=known.reach().describe_scope())
+        _start_permission_refresh(permissions, stop)
+        fields = {"socket": str(settings.socket)} if settings.socket else {}
+        _log.info("serving", url=url, **fields, may_move=permissions.reach().describe_scope())
         configure_interpreter()
         thread.start()
-        post.start()
+        courier_thread.start()
         try:
             server.run(sockets)
         finally:
             stop.set()
             compiler.end()
             thread.join()
-            post.join(_GRACE_S)
+            courier_thread.join(_GRACE_S)
             service.store.close()
     _log.info("ended")
 
 
 @contextmanager
 def publish_address(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
-    """Write the file with the service's address, and remove it and the socket at the end,
-    however the service ends. Somebody else could own the address afterwards."""
+    """Write the address file of a user's own service; remove it and the socket at the end.
+
+    They are removed after an error too, because another program may get the same address later.
+    """
     file = settings.state_dir / URL_FILE
     try:
         if own:
@@ -170,20 +173,20 @@ def publish_address(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
 
 
 def _build_server(
-    service: Service, served: FastAPI, most: int, *, started: Callable[[], None]
+    service: Service, app: FastAPI, max_connections: int, *, on_start: Callable[[], None]
 ) -> Server:
-    limits = service.settings.connections
-    if most < limits.most:
-        _log.warning("fewer connections than configured: few descriptors", connections=most)
+    limits, proxies = service.settings.connections, service.settings.service.proxies
+    if max_connections < limits.most:
+        _log.warning(
+            "fewer connections than configured: few descriptors", connections=max_connections
+        )
     return Server(
-        served,
-        admission.Admission(
-            most, limits.of_one, admission.resolve_proxies(service.settings.service.proxies)
-        ),
+        app,
+        admission.Admission(max_connections, limits.of_one, admission.resolve_proxies(proxies)),
         patience=unix_peer.ClientTimeouts(head_s=limits.head_s, body_s=limits.body_s),
         keep_alive_s=limits.idle_s,
         grace_s=_GRACE_S,
-        started=started,
+        on_started=on_start,
     )
 
 
@@ -193,8 +196,8 @@ def configure_interpreter() -> None:
     Call this function after everything is loaded.
     """
     sys.setswitchinterval(SWITCH_S)
-    # What is loaded by now stays: looking through it for garbage would keep every request waiting
-    # for a tenth of a second.
+    # Objects that exist by now stay. A collection that looked through them would make every request
+    # wait for a tenth of a second.
     gc.freeze()
 
 
@@ -204,24 +207,24 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
         systemd.notify_stopping()
         server.should_exit = True
 
-    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
-    # that ends the process, in the middle of a tick.
+    # uvicorn ends on these signals, and then raises them again for the handler before its own. By
+    # default that ends the process in the middle of a tick, so this handler stands there.
     hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]  # nohup
     for number in (signal.SIGTERM, signal.SIGINT, *hangup):
         signal.signal(number, end)
 
 
-def _start_permission_refresh(known: SlurmPermissions, stop: threading.Event) -> None:
+def _start_permission_refresh(permissions: SlurmPermissions, stop: threading.Event) -> None:
     """Start a thread that refreshes Slurm's permissions until the process ends.
 
-    The function waits for the first answers, but not for long. Until they come, no caller has a
-    Slurm role and everything is private.
+    The function waits at most _PERMISSIONS_WAIT_S for the first answers. Until they come, no caller
+    has a Slurm role and everything is private.
     """
-    asked = threading.Event()
+    first_poll_done = threading.Event()
     threading.Thread(
-        target=poll_until_stopped, args=(known.polled, asked, stop), daemon=True
+        target=poll_until_stopped, args=(permissions.polled, first_poll_done, stop), daemon=True
     ).start()
-    asked.wait(_ASKED_S)
+    first_poll_done.wait(_PERMISSIONS_WAIT_S)
 
 
 def _skip_notices(_stop: threading.Event) -> None:
@@ -233,14 +236,16 @@ def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd
         systemd.notify_alive()
         time.sleep(seconds)
 
-    if ask := wiring.get_site_config_reader(service.cluster):
-        site_warnings.warn_about_site(ask, service.settings.cluster.name)
+    if read_site_config := wiring.get_site_config_reader(service.cluster):
+        site_warnings.warn_about_site(read_site_config, service.settings.cluster.name)
     worker.run(stop, sleep)
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
-    """Open the listening socket before the worker starts. A service that nobody can reach shall
-    not act either."""
+    """Open the listening socket.
+
+    Call this before the worker starts: a service that nobody can reach must not act either.
+    """
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -259,14 +264,14 @@ def _build_worker(
     service: Service,
     *,
     owner_uid: int | None = None,
-    alive: Callable[[], None] = lambda: None,
+    on_answer: Callable[[], None] = lambda: None,
     is_compiled: Callable[[], bool] = lambda: True,
-    known: SlurmPermissions | None = None,
+    permissions: SlurmPermissions | None = None,
 ) -> Worker:
-    """Build the worker. `alive` is called at each answer of Slurm, and at each question without
-    one.
+    """Build the worker.
 
-    `known`: Slurm's permissions; None: no permissions are known, and all moves are tried.
+    `on_answer` is called after each call of Slurm, also if Slurm does not answer it.
+    `permissions`: Slurm's permissions; None: they are not known, and all moves are tried.
     """
     settings = service.settings
     polling = settings.polling
@@ -276,38 +281,39 @@ def _build_worker(
         history_s=polling.history_s,
         pushed_queue_s=polling.pushed_queue_s,
     )
-    rules = wiring.build_rules(service)
-    if known is not None:
-        rules = replace(rules, reach=known.reach, accrual=known.accrual)
-    observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
+    provision = wiring.build_decision_settings(service)
+    if permissions is not None:
+        provision = replace(provision, reach=permissions.reach, accrual=permissions.accrual)
+    observer = provision.observer and replace(provision.observer, is_compiled=is_compiled)
 
     return Worker(
         service.store,
-        HeartbeatCluster(service.cluster, alive),
+        HeartbeatCluster(service.cluster, on_answer),
         service.cluster_id,
-        rules=replace(rules, observer=observer),
+        settings=replace(provision, observer=observer),
         intervals=intervals,
         kill_file=settings.service.state_dir / kill_switch.FILE,
         owner_uid=owner_uid,
-        foreteller=ShapeForecaster(),
-        watch=notice_channels.build_watch(settings.notify),
+        shape_forecaster=ShapeForecaster(),
+        notices=notice_channels.build_notice_recorder(settings.notify),
         usage=wiring.get_usage_reader(service.cluster),
-        sensor=_build_sensor(service, alive),
-        alarms=wiring.get_alarm_reader(service.cluster),
-        keep=Retention(**settings.retention.model_dump()),
+        load_sensor=_build_load_sensor(service, on_answer),
+        forgeries=wiring.get_forgery_reader(service.cluster),
+        retention=Retention(**settings.retention.model_dump()),
         chains_a_day=settings.quota.registrations_per_day,
     )
 
 
-def _build_sensor(service: Service, alive: Callable[[], None]) -> LoadSensor | None:
-    ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
-    if ask is None or every_s == 0:
+def _build_load_sensor(service: Service, on_answer: Callable[[], None]) -> LoadSensor | None:
+    read_diagnosis = wiring.get_diagnosis_reader(service.cluster)
+    every_s = service.settings.polling.diag_s
+    if read_diagnosis is None or every_s == 0:
         return None
 
-    def ask_with_heartbeat() -> tuple[Diagnosis, str]:
+    def read_with_heartbeat() -> tuple[Diagnosis, str]:
         try:
-            return ask()
+            return read_diagnosis()
         finally:
-            alive()
+            on_answer()
 
-    return LoadSensor(ask_with_heartbeat, every_s)
+    return LoadSensor(read_with_heartbeat, every_s)

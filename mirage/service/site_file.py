@@ -19,7 +19,7 @@ def query_site(zone: tzinfo | None = None) -> ImportedSite:
     try:
         return convert_site(slurm_answers.fetch_answers(), zone)
     except MalformedText as error:
-        # Half an answer of a Slurm in trouble: nothing is wrong with the user's input.
+        # Slurm in trouble gives half an answer: nothing is wrong with the user's input.
         raise ClusterUnavailable(f"Slurm's answer cannot be read: {error}") from error
 
 
@@ -34,15 +34,15 @@ def render_site(site: ImportedSite, name: str) -> tuple[str, ClusterFile]:
         *site.notes,
     ]
     names = hostlist.compress_hostlist(site.node_names)
-    written = render_cluster_file(site.params, header, node_names=names)
-    return written, parse_cluster_file(written, name)
+    text = render_cluster_file(site.params, header, node_names=names)
+    return text, parse_cluster_file(text, name)
 
 
-def write_atomically(out: Path, written: str) -> None:
+def write_atomically(out: Path, text: str) -> None:
     """Write the file, so that a reader finds either the old file or the whole new one."""
     part = out.with_name(f"{out.name}.part")
     try:
-        part.write_text(written, encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
         os.replace(part, out)
     except OSError as error:
         part.unlink(missing_ok=True)

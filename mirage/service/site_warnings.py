@@ -10,17 +10,17 @@ from mirage.slurm.commands.scontrol import SiteConfig
 _log = structlog.get_logger(__name__)
 
 
-def warn_about_site(ask: Callable[[], SiteConfig], cluster: str) -> None:
-    """Log the warnings. `ask` returns Slurm's settings; `cluster` is Mirage's `cluster.name`."""
+def warn_about_site(read_site_config: Callable[[], SiteConfig], cluster_name: str) -> None:
+    """Log the warnings about Slurm's settings; `cluster_name` is Mirage's `cluster.name`."""
     try:
-        site = ask()
+        site = read_site_config()
     except ClusterError as error:
         _log.warning("Slurm's settings are not known", error=str(error))
         return
-    if site.cluster_name != cluster:
+    if site.cluster_name != cluster_name:
         _log.warning(
             "cluster.name is not Slurm's ClusterName: history of two clusters may be mixed",
-            configured=cluster,
+            configured=cluster_name,
             slurm=site.cluster_name,
         )
     if site.accrues_always:
@@ -34,5 +34,5 @@ def warn_about_site(ask: Callable[[], SiteConfig], cluster: str) -> None:
             slurmdbd=site.accounting,
         )
     if not site.keeps_comments:
-        # No warning: Mirage then knows links by job id and submit line.
+        # Not a warning: Mirage then finds links by job id and submit line.
         _log.info("accounting keeps no comments", store_flags=sorted(site.store_flags))

@@ -1,34 +1,31 @@
 """Builds the service's objects from the settings, in one place."""
 
-import os
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.config.paths import get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
-from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Caller
 from mirage.domain.callers.this_host import is_this_host
 from mirage.domain.ports import Cluster, Policy
 from mirage.domain.time_units import HOUR_S
-from mirage.errors import ConfigError, StoreUnavailable
+from mirage.errors import ConfigError
 from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
 from mirage.policies import registry
 from mirage.policies.auto_policy import AutoPolicy
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS, LimitDescription
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.reports.slurmctld_load import DiagnosisReader
-from mirage.service import path_security
+from mirage.service.database_setup import open_store
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
@@ -63,8 +60,8 @@ def build_service(
     store = store or open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
-    reached = cluster or build_slurm_client(settings)
-    return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
+    cluster = cluster or build_slurm_client(settings)
+    return Service(settings=settings, store=store, cluster=cluster, cluster_id=cluster_id)
 
 
 def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
@@ -76,14 +73,13 @@ def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
 
 def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
     """Return a client that uses scontrol for what slurmrestd cannot do, if it is on PATH."""
-    told = settings.cluster
-    timeout_s = told.command_timeout_s
-    file = build_token_file(settings)
+    timeout_s = settings.cluster.command_timeout_s
+    token_file = build_token_file(settings)
     return Slurmrestd(
         RestHttp(
-            told.rest_url or "",
+            settings.cluster.rest_url or "",
             timeout_s=timeout_s,
-            identity=None if file is None else file.load_token,
+            identity=None if token_file is None else token_file.load_token,
         ),
         commands=None if _list_missing_commands() else SlurmCli(timeout_s=timeout_s),
     )
@@ -91,10 +87,10 @@ def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
 
 def build_token_file(settings: Settings) -> TokenFile | None:
     """Return the service's token for slurmrestd; None if the socket identifies the service."""
-    told = settings.cluster
-    if told.rest_token_file is None:
+    cluster = settings.cluster
+    if cluster.rest_token_file is None:
         return None
-    return TokenFile(told.rest_token_file, user=told.rest_user)
+    return TokenFile(cluster.rest_token_file, user=cluster.rest_user)
 
 
 def get_site_config_reader(cluster: Cluster) -> Callable[[], SiteConfig] | None:
@@ -113,10 +109,10 @@ def get_diagnosis_reader(cluster: Cluster) -> DiagnosisReader | None:
     return cluster.fetch_diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
-def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
-    """Return a function that takes the alarms since its last call, for the audit.
+def get_forgery_reader(cluster: Cluster) -> Callable[[], list[str]]:
+    """Return a function that takes the alarms about forged answers since its last call.
 
-    An alarm tells of text that somebody else wrote into one of Slurm's answers.
+    An alarm is a sentence about text in one of Slurm's answers that Slurm did not write.
     """
     return cluster.alarms.take_alarms if isinstance(cluster, SlurmCli | Slurmrestd) else list
 
@@ -127,34 +123,22 @@ def _list_missing_commands() -> list[str]:
 
 def check_slurm_commands(settings: Settings) -> None:
     """Raise ConfigError unless the Slurm commands that the settings need are on PATH."""
-    absent = _list_missing_commands() if settings.cluster.transport == "cli" else []
-    if absent:
+    missing = _list_missing_commands() if settings.cluster.transport == "cli" else []
+    if missing:
         raise ConfigError(
             "PATH",
-            [f"no {', '.join(absent)}: run on a host with Slurm's client commands, or set PATH"],
+            [f"no {', '.join(missing)}: run on a host with Slurm's client commands, or set PATH"],
         )
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the database. Raises SchemaMismatch unless it has this program's schema."""
-    if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
-        raise StoreUnavailable(
-            f"the state directory {settings.service.state_dir} does not exist: "
-            "set service.state_dir, or make it with `mirage db upgrade`"
-        )
-    store = Store(settings.database_url)
-    store.check_schema()
-    return store
-
-
-def build_rules(service: Service) -> Rules:
-    """Return the service's rules. Raises InputError for an unusable policy or cluster file."""
+def build_decision_settings(service: Service) -> DecisionSettings:
+    """Return what a tick decides by. Raises InputError for an unusable policy or cluster file."""
     provision = service.settings.provision
-    found = get_policy_loader(service.settings)
-    found(provision.policy)
-    return Rules(
-        policy=found,
-        default=provision.policy,
+    get_policy = get_policy_loader(service.settings)
+    get_policy(provision.policy)
+    return DecisionSettings(
+        get_policy=get_policy,
+        default_policy=provision.policy,
         observer=_build_observer(service),
         accrues_always=_build_accrual_check(service),
         hides_jobs=_build_privacy_check(service.cluster),
@@ -184,12 +168,12 @@ def build_limits(settings: Settings) -> Limits:
 
 def describe_limits(settings: Settings) -> dict[str, LimitDescription]:
     """Describe each limit by name; its meaning comes from settings.py."""
-    known, given = collect_specs(Settings), settings.provision.model_fields_set
+    specs, configured = collect_specs(Settings), settings.provision.model_fields_set
     return {
         name: LimitDescription(
-            unit=known[f"provision.{name}"].unit,
-            meaning=known[f"provision.{name}"].meaning,
-            origin="configuration" if name in given else "default",
+            unit=specs[f"provision.{name}"].unit,
+            meaning=specs[f"provision.{name}"].meaning,
+            origin="configuration" if name in configured else "default",
         )
         for name in ADJUSTABLE_LIMITS
     }
@@ -221,17 +205,14 @@ def check_settings(settings: Settings) -> list[str]:
     Raises InputError for settings that cannot be used.
     """
     file = get_cluster_file(settings)
-    told = [*_check_slurmrestd(settings), *_check_policy(settings)]
-    return told if file is None else [*told, *file.warnings]
+    warnings = [*_check_slurmrestd(settings), *_check_policy(settings)]
+    return warnings if file is None else [*warnings, *file.warnings]
 
 
 def _check_slurmrestd(settings: Settings) -> list[str]:
-    told = settings.cluster
-    url = urlsplit(told.rest_url or "")
-    if told.rest_token_file and url.scheme == "http" and not is_this_host(url.hostname or ""):
-        return [
-            f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
-        ]
+    token_file, url = settings.cluster.rest_token_file, urlsplit(settings.cluster.rest_url or "")
+    if token_file and url.scheme == "http" and not is_this_host(url.hostname or ""):
+        return [f"the token in {token_file} goes to {url.hostname} unencrypted: use https"]
     return []
 
 
@@ -240,9 +221,9 @@ def _check_policy(settings: Settings) -> list[str]:
     folder = settings.provision.models_dir
     if folder is not None and not folder.is_dir():
         return [f"provision.models_dir is not a folder, so there are no models: {folder}"]
-    # `auto` is the default, and rules decide in it then. `mirage doctor` reports it.
-    alone = policy.needs.observation and not isinstance(policy, AutoPolicy)
-    if get_cluster_file(settings) is None and alone:
+    # `auto`, the default, lets its rules decide then: `mirage doctor` reports that.
+    needs_file = policy.needs.observation and not isinstance(policy, AutoPolicy)
+    if get_cluster_file(settings) is None and needs_file:
         return [
             f"{policy.name} gets no observations, so rules decide instead: set cluster.file "
             "(`mirage cluster import` writes one)"
@@ -256,8 +237,8 @@ def _build_accrual_check(service: Service) -> Callable[[], bool]:
     Slurm is asked until it answers. If there is no Slurm to ask, the cluster file decides.
     """
     cluster, file = service.cluster, get_cluster_file(service.settings)
-    if asked := get_site_config_reader(cluster):
-        return cache(lambda: asked().accrues_always)
+    if read_site_config := get_site_config_reader(cluster):
+        return cache(lambda: read_site_config().accrues_always)
     return lambda: file is not None and file.params.accrue_always
 
 
@@ -275,16 +256,19 @@ def _build_observer(service: Service) -> Observer | None:
 def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
     """Return a function that says whether PrivateData hides jobs. Slurm is asked until it
     answers. If nobody can tell, slurmrestd counts as hiding them."""
-    if asked := get_site_config_reader(cluster):
-        return cache(lambda: "jobs" in asked().private_data)
+    if read_site_config := get_site_config_reader(cluster):
+        return cache(lambda: "jobs" in read_site_config().private_data)
     return lambda: isinstance(cluster, Slurmrestd)
 
 
 def build_slurm_permissions(service: Service) -> SlurmPermissions:
-    auth, tokens = service.settings.auth, build_token_file(service.settings)
-    by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
-    acts_as = (lambda: tokens.load_token().user) if tokens is not None and by_token else None
-    return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, acts_as)
+    """Build Slurm's permissions. With slurmrestd, the service acts as the user of its token."""
+    auth, token_file = service.settings.auth, build_token_file(service.settings)
+    by_token = token_file is not None and isinstance(service.cluster, Slurmrestd)
+    get_user = (
+        (lambda: token_file.load_token().user) if token_file is not None and by_token else None
+    )
+    return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, get_user)
 
 
 def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
@@ -301,74 +285,9 @@ def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
         raise ConfigError(
             "auth", ["JSON web tokens need joserfc: pip install 'mirage-provisioner[jwt]'"]
         ) from error
-    how = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
+    checks = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
     if auth.jwt_key_file is not None:
-        return slurm_jwt.load_hs256(auth.jwt_key_file, **how).authenticate_caller
+        return slurm_jwt.load_hs256(auth.jwt_key_file, **checks).authenticate_caller
     if auth.jwks_file is not None:
-        return slurm_jwt.load_jwks_file(auth.jwks_file, **how).authenticate_caller
-    return slurm_jwt.load_jwks_url(str(auth.jwks_url), **how).authenticate_caller
-
-
-def upgrade_database(settings: Settings) -> None:
-    """Create the database, or upgrade it to this program's schema."""
-    if _is_in_state_dir(settings):
-        make_state_dir(settings.service.state_dir)
-    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
-    _restrict_database_file(settings)
-
-
-def find_database_file(settings: Settings) -> Path | None:
-    """Return the file of a SQLite database; None for a database server."""
-    head, _, path = settings.database_url.partition(":///")
-    return Path(path) if head.startswith("sqlite") else None
-
-
-def _restrict_database_file(settings: Settings) -> None:
-    """Take other users' access to the database file away: it holds data that PrivateData hides
-    from them. SQLite gives its journals the same mode."""
-    file = find_database_file(settings)
-    if file is None:
-        return
-    mode = stat.S_IMODE(file.stat().st_mode)
-    if mode & 0o007 and file.stat().st_uid == os.geteuid():
-        file.chmod(mode & ~0o007)
-
-
-def _is_in_state_dir(settings: Settings) -> bool:
-    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
-
-
-def make_user_state_dir(path: Path) -> None:
-    """Make the state directory of one user.
-
-    Raises StoreUnavailable if somebody else could have replaced it or can look into it.
-    """
-    make_state_dir(path, mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise StoreUnavailable(f"{path} is not a directory that you own: remove it or move it away")
-    if found.st_mode & 0o077:
-        raise StoreUnavailable(f"others may read {path}: run `chmod go= {path}`")
-    if said := path_security.find_fault(path):
-        raise StoreUnavailable(said)
-
-
-def check_path_security(settings: Settings) -> None:
-    """Raise ConfigError if other users could pull the kill switch or replace the database."""
-    file = find_database_file(settings)
-    places = {"service.state_dir": [settings.service.state_dir]}
-    if file is not None:
-        places["database.url"] = [file.parent, file]
-    for key, paths in places.items():
-        for path in paths:
-            if said := path_security.find_fault(path):
-                raise ConfigError(key, [said])
-
-
-def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
-    try:
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"the state directory {path} cannot be created: {error.strerror}"
-        ) from error
+        return slurm_jwt.load_jwks_file(auth.jwks_file, **checks).authenticate_caller
+    return slurm_jwt.load_jwks_url(str(auth.jwks_url), **checks).authenticate_caller

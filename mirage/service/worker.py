@@ -12,8 +12,7 @@ import structlog
 
 from mirage.chains import chain_quota, link_sync
 from mirage.chains.lifecycle import advance_chains
-from mirage.chains.notices import notices
-from mirage.chains.notices.notices import Watch
+from mirage.chains.notices.notices import NoticeRecorder, forget_situations
 from mirage.chains.request_enforcement import enforce_requests
 from mirage.database.chains import push_times
 from mirage.database.chains.open_links import list_open_job_ids
@@ -34,16 +33,15 @@ from mirage.history.ingest.required_nodes import complete_reasons
 from mirage.logs import ThrottledLog
 from mirage.provision import move_verification
 from mirage.provision.control import kill_switch, limit_overrides
-from mirage.provision.decision_context import Rules
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.provision.retreats import list_retreats, retreat_handovers
 from mirage.reports import wait_statistics
 from mirage.reports.periodic_recorder import PeriodicRecorder
 from mirage.reports.service_status import TickRecorder
 from mirage.reports.slurmctld_load import LoadSensor
-from mirage.service import retention
-from mirage.service.retention import Retention
+from mirage.service.retention import Retention, prune_expired
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.twin.cache import BUDGET_S
 from mirage.web.identity.quotas import Quotas
@@ -53,9 +51,9 @@ _log = structlog.get_logger(__name__)
 FORGED = "forged answer"
 """The audit event for text in one of Slurm's answers that Slurm did not write."""
 
-_FORGERIES_TOLD = 8
-"""The most sentences that one tick records, earliest first. squeue comes before accounting, which
-matters less and is easier to forge."""
+_MAX_FORGERIES = 8
+"""The most sentences about forged answers that one tick records, earliest first. squeue is read
+before accounting, which matters less and is easier to forge."""
 
 _PRUNE_EVERY_S = 3600
 _REST = 3
@@ -85,37 +83,38 @@ class Worker:
         cluster: Cluster,
         cluster_id: int,
         *,
-        rules: Rules,
+        settings: DecisionSettings,
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
-        foreteller: ShapeForecaster | None = None,
-        watch: Watch | None = None,
+        shape_forecaster: ShapeForecaster | None = None,
+        notices: NoticeRecorder | None = None,
         usage: Callable[[], Mapping[str, CallTotals]] | None = None,
-        sensor: LoadSensor | None = None,
-        alarms: Callable[[], list[str]] = list,
-        keep: Retention | None = None,
+        load_sensor: LoadSensor | None = None,
+        forgeries: Callable[[], list[str]] = list,
+        retention: Retention | None = None,
         chains_a_day: int = Quotas().registrations_per_day,
     ) -> None:
-        """`owner_uid`: the user of a private service, which touches no other user's jobs.
-        `foreteller`: makes forecasts for jobs that are not submitted yet. `watch`: writes notices
-        about chains. `usage`: returns the cost of this process's Slurm calls. `sensor`: returns
-        slurmctld's count of them. `alarms`: returns new sentences about forged answers. `keep`: how
-        long rows are kept. `chains_a_day`: the most new chains of one user."""
+        """`settings`: who decides, and the configured limits. `owner_uid`: the user of a private
+        service, which touches no other user's jobs. `shape_forecaster`: makes forecasts for jobs
+        that are not submitted yet. `notices`: records notices about chains. `usage`: returns the
+        cost of this process's Slurm calls. `load_sensor`: records slurmctld's own count of calls.
+        `forgeries`: returns new sentences about forged answers. `retention`: how long rows are
+        kept. `chains_a_day`: the most new chains of one user in 24 hours."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
-        self._rules = rules
+        self._settings = settings
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
-        self._foreteller = foreteller
-        self._watch = watch
-        self._sensor = sensor
-        self._alarms = alarms
+        self._shape_forecaster = shape_forecaster
+        self._notices = notices
+        self._load_sensor = load_sensor
+        self._forgeries = forgeries
         self._seldom = ThrottledLog()
-        self._retention = keep or Retention()
+        self._retention = retention or Retention()
         self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._teller = TickRecorder(self._holder, usage)
+        self._tick_recorder = TickRecorder(self._holder, usage)
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
@@ -125,7 +124,7 @@ class Worker:
         self._pruned_at: int | None = None
         self._cadence = PollingCadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = PushTimes(None, None, None)
-        self._books = PeriodicRecorder(
+        self._periodic_recorder = PeriodicRecorder(
             store, cluster_id, max(self._intervals.queue_s, self._intervals.pushed_queue_s)
         )
 
@@ -184,11 +183,11 @@ class Worker:
         try:
             if self._take_turn():
                 self._observe_and_act()
-        except ClusterUnavailable as away:
-            error = f"Slurm does not answer: {away}"
-            _log.warning("Slurm does not answer", error=str(away))
-        except MirageError as fault:
-            error = str(fault)
+        except ClusterUnavailable as unavailable:
+            error = f"Slurm does not answer: {unavailable}"
+            _log.warning("Slurm does not answer", error=str(unavailable))
+        except MirageError as failure:
+            error = str(failure)
             _log.error("tick failed", error=error)
         except Exception:
             error = "an error that Mirage did not foresee: the log has it"
@@ -196,25 +195,27 @@ class Worker:
         self._record_tick(error, time.monotonic() - began)
 
     def _record_tick(self, error: str, took_s: float) -> None:
-        """Record the tick for the page Admin, which any process may show."""
+        """Store the tick's duration and error for the page Admin; another process may show it."""
         try:
             with self._store.begin() as tx:
                 now = self._cluster.read_clock()
-                self._teller.record_tick(tx, self._cluster_id, now, took_s=took_s, error=error)
+                self._tick_recorder.record_tick(
+                    tx, self._cluster_id, now, took_s=took_s, error=error
+                )
                 self._record_forgeries(tx, now)
-        except MirageError as trouble:
-            _log.error("the tick is not written down", error=str(trouble))
-        except Exception:  # as in the tick: nothing ends the worker but its `stop`
+        except MirageError as failure:
+            _log.error("the tick is not written down", error=str(failure))
+        except Exception:  # as in run_tick: only `stop` ends the worker, never an error
             _log.exception("the tick is not written down")
 
     def _record_forgeries(self, tx: Transaction, now: int) -> None:
         """Record at most one row a tick, so that a forger cannot fill the database."""
-        found = self._alarms()
-        if not found:
+        sentences = self._forgeries()
+        if not sentences:
             return
-        errors = list(dict.fromkeys(found))[:_FORGERIES_TOLD]
-        self._seldom.log_event(_log.warning, FORGED, errors=errors, times=len(found))
-        detail = {"errors": errors, "times": len(found)}
+        errors = list(dict.fromkeys(sentences))[:_MAX_FORGERIES]
+        self._seldom.log_event(_log.warning, FORGED, errors=errors, times=len(sentences))
+        detail = {"errors": errors, "times": len(sentences)}
         audit.write_entry(
             tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)
         )
@@ -222,7 +223,7 @@ class Worker:
     def _take_turn(self) -> bool:
         """Renew the lease and return whether this worker has it.
 
-        If it has the lease, it obeys the kill switch before all else.
+        A worker that has the lease obeys the kill switch before it does anything else.
         """
         with self._store.begin() as tx:
             if not self._renew_lease(tx):
@@ -238,79 +239,90 @@ class Worker:
             tx, self._cluster_id, self._holder, now=self._cluster.read_clock(), ttl_s=ttl_s
         )
 
-    def _get_current_rules(self) -> Rules:
-        """Return the rules with the limits that an admin may have set since the last tick."""
+    def _read_current_settings(self) -> DecisionSettings:
+        """Return the settings with the limits that an admin may have set since the last tick."""
         with self._store.read() as tx:
-            limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
-        return replace(self._rules, limits=limits)
+            limits = limit_overrides.read_effective_limits(
+                tx, self._cluster_id, self._settings.limits
+            )
+        return replace(self._settings, limits=limits)
 
     def _observe_and_act(self) -> None:
+        # The order matters. Links are updated first. Then open intentions are settled by what the
+        # queue shows, so that no command is repeated. Requests of owners come before the policies.
+        # Slow reads of accounting come last, because moves need a queue that was just read.
         try:
             queue = self._cluster.fetch_queue()
         except ClusterUnavailable:
             self._retreat_unseen()
             raise
-        looked_at = None if self._queue is None else self._queue.taken_at
+        last_look_at = None if self._queue is None else self._queue.taken_at
         nodes = self._refresh_nodes(queue.taken_at)
         marked = self._list_marked_jobs(queue)
         with self._store.begin() as tx:
-            ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
-            ran = completion_push.list_running_links(tx, self._cluster_id)
-            found = self._select_followed_jobs(tx, marked)
-            link_sync.sync_links(tx, self._cluster_id, found, queue.taken_at, queue=queue)
-            completion_push.check_missed_pushes(tx, self._cluster_id, ran, queue.taken_at)
+            ingest_queue(tx, self._cluster_id, queue, nodes, earlier=self._queue)
+            running_before = completion_push.list_running_links(tx, self._cluster_id)
+            jobs = self._select_followed_jobs(tx, marked)
+            link_sync.sync_links(tx, self._cluster_id, jobs, queue.taken_at, queue=queue)
+            completion_push.check_missed_pushes(
+                tx, self._cluster_id, running_before, queue.taken_at
+            )
             self._pushed = push_times.read_push_times(tx, self._cluster_id)
             link_sync.keep_unread_links(tx, self._cluster_id, queue)
             missing = link_sync.list_missing_jobs(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve_missing_links(missing, queue.taken_at)
         with self._store.begin() as tx:
-            # Slurm may have taken long: another worker acts by now if the lease ran out.
+            # Slurm may have answered slowly. If the lease ran out meanwhile, another worker acts.
             if not self._renew_lease(tx):
                 return
             unread = link_sync.list_unread_chains(tx, self._cluster_id, queue)
             reconcile_intentions(tx, self._cluster_id, queue.taken_at, unread)
-            move_verification.verify_moves(tx, self._cluster_id, queue, looked_at, unread)
+            move_verification.verify_moves(tx, self._cluster_id, queue, last_look_at, unread)
             advance_chains(tx, self._cluster_id, queue.taken_at)
-            if self._watch is None:
-                notices.forget_situations(tx, self._cluster_id)
+            if self._notices is None:
+                forget_situations(tx, self._cluster_id)
             else:
-                self._watch.record_news(tx, self._cluster_id, queue.taken_at)
+                self._notices.record_news(tx, self._cluster_id, queue.taken_at)
         enforce_requests(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
         provision_handovers(
-            self._store, self._cluster, self._cluster_id, snapshot, self._get_current_rules()
+            self._store, self._cluster, self._cluster_id, snapshot, self._read_current_settings()
         )
-        # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._history.read_new_records(queue.taken_at)
-        self._books.record_tick(queue)
+        self._periodic_recorder.record_tick(queue)
         self._prune_old_rows(queue.taken_at)
         wait_statistics.refresh_sums(self._store, self._cluster_id)
-        if self._sensor is not None:
-            self._sensor.poll_if_due(self._store, self._cluster_id, queue.taken_at)
-        if self._foreteller is not None:
-            self._foreteller.run_tick(self._store, self._cluster_id, snapshot, self._rules.observer)
+        if self._load_sensor is not None:
+            self._load_sensor.poll_if_due(self._store, self._cluster_id, queue.taken_at)
+        if self._shape_forecaster is not None:
+            self._shape_forecaster.run_tick(
+                self._store, self._cluster_id, snapshot, self._settings.observer
+            )
 
     def _retreat_unseen(self) -> None:
-        """Put back what Mirage pinned or planned where it acts no more, though the queue cannot be
-        read: Slurm is asked about these jobs alone."""
+        """Put back the standbys that Mirage pinned or planned where its mode is no longer act.
+
+        The whole queue cannot be read, so Slurm is asked about these standbys and their
+        predecessors alone.
+        """
         with self._store.read() as tx:
-            left = list_retreats(tx, self._cluster_id)
-        if not left:
+            handovers = list_retreats(tx, self._cluster_id)
+        if not handovers:
             return
-        ids = {job_id for one in left for job_id in (one.standby.job_id, one.predecessor.job_id)}
+        ids = {job_id for h in handovers for job_id in (h.standby.job_id, h.predecessor.job_id)}
         try:
             queue = self._cluster.fetch_jobs(sorted(ids))
         except ClusterError as error:
             _log.warning("standbys are not put back yet", error=str(error))
             return
         with self._store.begin() as tx:
-            found = self._select_followed_jobs(tx, link_sync.list_marked_jobs(queue))
-            link_sync.sync_links(tx, self._cluster_id, found, queue.taken_at)
+            jobs = self._select_followed_jobs(tx, link_sync.list_marked_jobs(queue))
+            link_sync.sync_links(tx, self._cluster_id, jobs, queue.taken_at)
             reconcile_intentions(tx, self._cluster_id, queue.taken_at)
-        shown = Snapshot(queue=queue, nodes=())
+        snapshot = Snapshot(queue=queue, nodes=())
         retreat_handovers(
-            self._store, self._cluster, self._cluster_id, shown, self._get_current_rules()
+            self._store, self._cluster, self._cluster_id, snapshot, self._read_current_settings()
         )
 
     def _list_marked_jobs(self, queue: Queue) -> list[Job]:
@@ -325,15 +337,17 @@ class Worker:
     def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Return the jobs that may become links. Only links are ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
-        limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._rules.limits)
-        bounds = chain_quota.ChainQuota(live=limits.max_chains_per_user, a_day=self._chains_a_day)
+        limits = limit_overrides.read_effective_limits(tx, self._cluster_id, self._settings.limits)
+        quota = chain_quota.ChainQuota(live=limits.max_chains_per_user, a_day=self._chains_a_day)
         return chain_quota.filter_followed_jobs(
-            tx, self._cluster_id, own, bounds, now=self._cluster.read_clock()
+            tx, self._cluster_id, own, quota, now=self._cluster.read_clock()
         )
 
     def _refresh_nodes(self, now: int) -> tuple[Node, ...] | None:
-        """Return the nodes; None if the last answer is recent or none came, as the queue is
-        enough."""
+        """Return the nodes; None if the last answer is recent, or if Slurm gives none.
+
+        A tick goes on without nodes: the queue is enough to decide.
+        """
         if self._nodes_at is not None and now < self._nodes_at + self._intervals.nodes_s:
             return None
         try:
@@ -363,11 +377,11 @@ class Worker:
             link_sync.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _follow_records(self, tx: Transaction, records: Sequence[Job], now: int) -> None:
-        found = self._select_followed_jobs(tx, records)
-        link_sync.sync_links(tx, self._cluster_id, found, now, accounting=True)
+        jobs = self._select_followed_jobs(tx, records)
+        link_sync.sync_links(tx, self._cluster_id, jobs, now, accounting=True)
 
     def _prune_old_rows(self, now: int) -> None:
         if self._pruned_at is not None and now < self._pruned_at + _PRUNE_EVERY_S:
             return
-        retention.prune_expired(self._store, self._cluster_id, now, self._retention)
+        prune_expired(self._store, self._cluster_id, now, self._retention)
         self._pruned_at = now

@@ -31,9 +31,9 @@ def _parse_term(term: dependency.Term) -> Dependency:
 def format_dependency_list(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
     """Format the dependencies as squeue prints them of a pending job, none of them met."""
     separator = "?" if any_dependency else ","
-    return separator.join(f"{_format_dependency(one)}(unfulfilled)" for one in dependencies)
+    return separator.join(f"{_format_dependency(item)}(unfulfilled)" for item in dependencies)
 
 
-def _format_dependency(one: Dependency) -> str:
-    delay = f"+{one.delay_s // MINUTE_S}" if one.delay_s else ""
-    return f"{one.kind}:{one.job_id}{delay}"
+def _format_dependency(item: Dependency) -> str:
+    delay = f"+{item.delay_s // MINUTE_S}" if item.delay_s else ""
+    return f"{item.kind}:{item.job_id}{delay}"

@@ -17,7 +17,6 @@ from mirage.simulator.arrays.layout import (
     CELL_NEXT,
     CELL_NODE,
     CELLS_LEFT,
-    COMING,
     CURSOR,
     DOWN,
     EDGE,
@@ -46,12 +45,15 @@ from mirage.simulator.arrays.layout import (
     LOG_HEAD,
     LOGGED,
     MAIN_DUE,
+    MISSING_ROOM,
     NODE_JOBS,
     NODE_STATE,
     NONE,
     NOT_UP,
     NOW,
     PHASE,
+    PHASE_COMING,
+    PHASE_RUNNING,
     QUEUED,
     QUEUED_NODES,
     RANK_SHIFT,
@@ -64,8 +66,6 @@ from mirage.simulator.arrays.layout import (
     ROOM_SLOTS,
     RUN_SLOT,
     RUNNING,
-    RUNS,
-    SHORT,
     SITE_CALC_PERIOD,
     SITE_FAIR_WEIGHT,
     SITE_NODES,
@@ -101,22 +101,23 @@ _ID_MASK: Final = (1 << RANK_SHIFT) - 1
 @kernel
 def find_next_instant(state: Ints, site: Ints, feed: Ints) -> int:
     """Return when something happens next; FAR: never."""
-    at = min(state[BACKFILL_AT], state[FULL_AT])
+    instant = min(state[BACKFILL_AT], state[FULL_AT])
     if state[MAIN_DUE]:
-        at = state[NOW]
+        instant = state[NOW]
     if state[EVENTS]:
-        at = min(at, section(state, HEAP_AT)[0])
+        instant = min(instant, section(state, HEAP_AT)[0])
     if state[CURSOR] < feed.shape[0]:
-        at = min(at, feed[state[CURSOR], FEED_SUBMIT])
-    # With nothing to run and nothing to come a tick changes nothing, and there would be no end.
-    if site[SITE_FAIR_WEIGHT] and (state[RUNNING] or (state[QUEUED] and at < FAR)):
-        at = min(at, state[TICK_AT])
-    return max(at, state[NOW])
+        instant = min(instant, feed[state[CURSOR], FEED_SUBMIT])
+    # If nothing runs and nothing will come, a tick changes nothing. Without this check ticks alone
+    # would go on for ever.
+    if site[SITE_FAIR_WEIGHT] and (state[RUNNING] or (state[QUEUED] and instant < FAR)):
+        instant = min(instant, state[TICK_AT])
+    return max(instant, state[NOW])
 
 
 @kernel
 def check_arrival_room(state: Ints, extra: int, extras: Ints) -> int:
-    """Return the room that is short for a job with these extras: a ROOM_ constant or 0."""
+    """Return which array is too small for a job with these extras: a ROOM_ constant or 0."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
     return check_extras_room(state, extra, extras)
@@ -124,9 +125,9 @@ def check_arrival_room(state: Ints, extra: int, extras: Ints) -> int:
 
 @kernel
 def check_extras_room(state: Ints, extra: int, extras: Ints) -> int:
-    """Return the room that is short for a job's extras: a ROOM_ constant or 0.
+    """Return which array is too small for a job's extras: a ROOM_ constant or 0.
 
-    The extras are its dependencies and its node list.
+    The extras are the job's dependencies and its node list. `extra`: their place in `extras`.
     """
     if extra == NONE:
         return 0
@@ -140,18 +141,21 @@ def check_extras_room(state: Ints, extra: int, extras: Ints) -> int:
 
 @kernel
 def check_instant_room(state: Ints, site: Ints) -> int:
-    """Return the room that one instant's passes and events might lack: a ROOM_ constant or 0.
+    """Return which array may be too small for one instant's passes and events: a ROOM_ constant or
+    0.
 
-    An instant pushes at most one end a queued job and one begin a running one and a dependency, and
-    uses a cell a node given away.
+    In one instant each queued job may push its end, each running job and each dependency a begin,
+    and each node that is allocated takes a cell.
     """
     if (
         state[EVENTS] + state[QUEUED] + state[RUNNING] + state[EDGES] + 4
         > section(state, HEAP_AT).size
     ):
         return ROOM_EVENTS
-    most = state[QUEUED_NODES] if site[SITE_SHARED] else min(site[SITE_NODES], state[QUEUED_NODES])
-    if most > state[CELLS_LEFT]:
+    most_cells = (
+        state[QUEUED_NODES] if site[SITE_SHARED] else min(site[SITE_NODES], state[QUEUED_NODES])
+    )
+    if most_cells > state[CELLS_LEFT]:
         return ROOM_CELLS
     if state[LISTENING]:
         cells = section(state, CELL_NODE).size
@@ -165,7 +169,7 @@ def check_instant_room(state: Ints, site: Ints) -> int:
 
 @kernel
 def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> None:
-    """A node goes down (DOWN), drains (DRAINED) or comes back (UP)."""
+    """Set a node's state: DOWN, DRAINED or UP. DOWN ends or requeues the node's jobs."""
     states, idle, up = (
         section(state, NODE_STATE),
         section(state, IDLE_BITS),
@@ -175,17 +179,17 @@ def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: in
         return
     was_up = states[node] == UP
     states[node] = outage
-    empty = section(state, NODE_JOBS)[node] == 0
+    is_empty = section(state, NODE_JOBS)[node] == 0
     if outage == UP:
         add_node(up, node)
         state[NOT_UP] -= 1
-        if empty:
+        if is_empty:
             add_node(idle, node)
             state[IDLE] += 1
     elif was_up:
         drop_node(up, node)
         state[NOT_UP] += 1
-        if empty:
+        if is_empty:
             drop_node(idle, node)
             state[IDLE] -= 1
     schedule_passes(state, site)
@@ -195,19 +199,19 @@ def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: in
 
 @kernel
 def end_jobs_on_node(state: Ints, site: Ints, results: Ints, node: int) -> None:
-    """The jobs on a node that went down, by job id."""
+    """End or requeue the jobs on a node that went down, in the order of their ids."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     while True:
-        found, first = NONE, FAR
+        slot, lowest_id = NONE, FAR
         for i in range(state[RUNNING]):
-            if is_job_on_node(state, slots[i], node) and live[slots[i] * RECORD + ID] < first:
-                found, first = slots[i], live[slots[i] * RECORD + ID]
-        if found == NONE:
+            if is_job_on_node(state, slots[i], node) and live[slots[i] * RECORD + ID] < lowest_id:
+                slot, lowest_id = slots[i], live[slots[i] * RECORD + ID]
+        if slot == NONE:
             return
-        if live[found * RECORD + REQUEUES]:
-            return_to_waiting(state, site, found)
+        if live[slot * RECORD + REQUEUES]:
+            return_to_waiting(state, site, slot)
         else:
-            finish_job(state, site, results, found, END_NODE_FAIL)
+            finish_job(state, site, results, slot, END_NODE_FAIL)
 
 
 @kernel
@@ -224,81 +228,87 @@ def is_job_on_node(state: Ints, slot: int, node: int) -> bool:
 
 @kernel
 def handle_event(
-    state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what: int
+    state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, subject: int
 ) -> None:
-    """One event of the heap, unless it is out of date."""
+    """Handle one event of the heap. An event that is out of date is ignored: its job is gone, or
+    the instant that it was pushed for has changed."""
     live = section(state, LIVE)
     kind, number = rank >> RANK_SHIFT, rank & _ID_MASK
     if kind == AT_NODE:
-        if what == NONE:
+        if subject == NONE:
             schedule_passes(state, site)
         else:
-            set_node_state(state, site, results, number, what)
+            set_node_state(state, site, results, number, subject)
         return
-    at = what * RECORD
-    if live[at + ID] != number:
+    record = subject * RECORD
+    if live[record + ID] != number:
         return
     if kind == AT_END:
-        if live[at + PHASE] == RUNS and live[at + KEY] == state[NOW]:
-            end_due_job(state, site, results, what)
+        if live[record + PHASE] == PHASE_RUNNING and live[record + KEY] == state[NOW]:
+            end_due_job(state, site, results, subject)
     elif kind == AT_CANCEL:
-        if live[at + PHASE] != RUNS and live[at + CANCEL] == state[NOW]:
-            finish_job(state, site, results, what, END_CANCELLED)
+        if live[record + PHASE] != PHASE_RUNNING and live[record + CANCEL] == state[NOW]:
+            finish_job(state, site, results, subject, END_CANCELLED)
     elif kind == AT_BEGIN:
-        resolve_delayed_dependencies(state, what)
-        try_make_eligible(state, site, what)
-    elif live[at + PHASE] == COMING:
-        submit_job(state, site, results, what, extras)
+        resolve_delayed_dependencies(state, subject)
+        try_make_eligible(state, site, subject)
+    elif live[record + PHASE] == PHASE_COMING:
+        submit_job(state, site, results, subject, extras)
 
 
 @expand_inline
 def process_instant(
     state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints
 ) -> int:
-    """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
+    """Let everything happen that happens at `now`.
+
+    Returns a ROOM_ constant if the caller must make room first and call again; otherwise 0.
+    """
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] < state[NOW]:
         merge_missed_ticks(state, site)
-    short = process_due_events(state, site, results, extras)
-    if not short:
-        short = process_arrivals(state, site, feed, extras, results)
-    if short:
-        return short
+    missing = process_due_events(state, site, results, extras)
+    if not missing:
+        missing = process_arrivals(state, site, feed, extras, results)
+    if missing:
+        return missing
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] == state[NOW]:
         process_tick(state, site)
-    short = check_instant_room(state, site)
-    if not short:
+    missing = check_instant_room(state, site)
+    if not missing:
         run_due_passes(state, site, results, work)
-    return short
+    return missing
 
 
 @kernel
 def process_due_events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
-    """The events of the heap that are due."""
+    """Handle the events of the heap that are due. Returns a ROOM_ constant or 0."""
     times, ranks = section(state, HEAP_AT), section(state, HEAP_RANK)
-    whats = section(state, HEAP_WHAT)
+    subjects = section(state, HEAP_WHAT)
     while state[EVENTS] and times[0] <= state[NOW]:
-        short = check_instant_room(state, site)
-        rank, what = ranks[0], whats[0]
-        if not short and rank >> RANK_SHIFT == AT_ARRIVAL:
-            short = check_extras_room(state, section(state, LIVE)[what * RECORD + EXTRA], extras)
-        if short:
-            return short
+        missing = check_instant_room(state, site)
+        rank, subject = ranks[0], subjects[0]
+        if not missing and rank >> RANK_SHIFT == AT_ARRIVAL:
+            missing = check_extras_room(
+                state, section(state, LIVE)[subject * RECORD + EXTRA], extras
+            )
+        if missing:
+            return missing
         pop_event(state)
-        handle_event(state, site, results, extras, rank, what)
+        handle_event(state, site, results, extras, rank, subject)
     return 0
 
 
 @kernel
 def process_arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints) -> int:
-    """The jobs of the feed whose submission has come."""
+    """Submit the jobs of the feed whose submission is due. Returns a ROOM_ constant or 0."""
     while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], FEED_SUBMIT] <= state[NOW]:
         row = state[CURSOR]
-        short = max(
+        missing = max(
             check_arrival_room(state, feed[row, FEED_EXTRA], extras),
             check_instant_room(state, site),
         )
-        if short:
-            return short
+        if missing:
+            return missing
         state[CURSOR] += 1
         submit_job(state, site, results, store_feed_row(state, site, feed, row), extras)
     return 0
@@ -306,15 +316,15 @@ def process_arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results:
 
 @kernel
 def process_tick(state: Ints, site: Ints) -> None:
-    """The fair-share tick, which may change the order."""
-    changed = apply_tick(state, site, state[NOW])
-    if changed and recompute_keys(state, site):
+    """Apply the fair-share tick. If it changes the order of the queue, passes become due."""
+    has_changed = apply_tick(state, site, state[NOW])
+    if has_changed and recompute_keys(state, site):
         schedule_passes(state, site)
 
 
 @expand_inline
 def run_due_passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
-    """The passes that are due."""
+    """Run the passes that are due."""
     state[IN_PASS] = 1
     if state[MAIN_DUE] or state[FULL_AT] <= state[NOW]:
         run_main_pass(state, site, results, work)
@@ -325,7 +335,7 @@ def run_due_passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
 
 @kernel
 def merge_missed_ticks(state: Ints, site: Ints) -> None:
-    """Nothing ran or waited since: one tick stands for all that were left out."""
+    """Apply one tick in the place of all ticks that were left out while nothing ran or waited."""
     apply_tick(state, site, state[TICK_AT])
     period = site[SITE_CALC_PERIOD]
     state[TICK_AT] = (state[NOW] + period - 1) // period * period
@@ -342,19 +352,20 @@ def advance_until(
     until: int,
     once: bool,
 ) -> None:
-    """Let everything happen up to and including `until`; with `once` only the next instant's.
+    """Advance the state up to and including `until`; with `once` only to the next instant with an
+    event.
 
-    Stops short with SHORT set where an array is too small: the caller makes room and calls again,
-    nothing is lost. Stops at the start of the watched job.
+    Stops early with MISSING_ROOM set if an array is too small: the caller makes room and calls
+    again, and nothing is lost. Stops also at the start of the watched job.
     """
-    state[SHORT] = 0
+    state[MISSING_ROOM] = 0
     while True:
-        at = find_next_instant(state, site, feed)
-        if at > until:
+        instant = find_next_instant(state, site, feed)
+        if instant > until:
             if until < FAR - 1:
                 state[NOW] = max(state[NOW], until)
             return
-        state[NOW] = at
-        state[SHORT] = process_instant(state, site, feed, extras, results, work)
-        if state[SHORT] or once or state[WATCHED_START] != NONE:
+        state[NOW] = instant
+        state[MISSING_ROOM] = process_instant(state, site, feed, extras, results, work)
+        if state[MISSING_ROOM] or once or state[WATCHED_START] != NONE:
             return

@@ -33,7 +33,7 @@ _KINDS: Final = {
 
 
 class EventLog:
-    """Knows the jobs by number, and keeps the jobs that have ended."""
+    """Reads the log of one simulator, and keeps the records of jobs that have ended."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -57,10 +57,10 @@ class EventLog:
         while i < len(entries):
             at, event, job_id = entries[i : i + 3]
             events.append(Event(at, _EVENTS[event], job_id))
-            following = i + layout.LOG_HEAD + entries[i + 8]
+            next_entry = i + layout.LOG_HEAD + entries[i + 8]
             if event == layout.EVENT_ENDED:
-                self._record_end(entries[i:following])
-            i = following
+                self._record_end(entries[i:next_entry])
+            i = next_entry
         return events
 
     def _record_end(self, entry: list[int]) -> None:
@@ -91,20 +91,20 @@ class EventLog:
 
     def forget_ended(self, before: int) -> None:
         """Forget the jobs that ended before an instant, epoch seconds."""
-        kept = bisect_left(self._ended_at, before)
-        gone = {r.job_id for r in self._ended[:kept]}
-        self._ended, self._ended_at = self._ended[kept:], self._ended_at[kept:]
-        self.injected = {i: job for i, job in self.injected.items() if i not in gone}
+        first = bisect_left(self._ended_at, before)
+        forgotten = {r.job_id for r in self._ended[:first]}
+        self._ended, self._ended_at = self._ended[first:], self._ended_at[first:]
+        self.injected = {i: job for i, job in self.injected.items() if i not in forgotten}
 
     def build_live_record(self, state: Ints, site: Ints, slot: int) -> JobRecord:
         """Build the record of a pending or running job."""
         row = get_section(state, layout.LIVE)[slot * RECORD : (slot + 1) * RECORD].tolist()
-        runs = row[layout.PHASE] == layout.RUNS
+        is_running = row[layout.PHASE] == layout.PHASE_RUNNING
         return JobRecord(
             job=self._find_job(row[layout.ID], row[layout.ROW]),
             job_id=row[layout.ID],
             submit=row[layout.SUBMIT],
-            state=JobState.RUNNING if runs else JobState.PENDING,
+            state=JobState.RUNNING if is_running else JobState.PENDING,
             dependencies=_list_unmet_dependencies(state, slot),
             any_dependency=bool(row[layout.ANY_OF]),
             held=bool(row[layout.HELD]),
@@ -123,16 +123,16 @@ def _to_instant(instant: int) -> int | None:
 
 def _list_chain_nodes(state: Ints, cell: int) -> tuple[int, ...]:
     names, nexts = get_section(state, layout.CELL_NODE), get_section(state, layout.CELL_NEXT)
-    found = []
+    numbers = []
     while cell != NONE:
-        found.append(int(names[cell]))
+        numbers.append(int(names[cell]))
         cell = int(nexts[cell])
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def _list_unmet_dependencies(state: Ints, slot: int) -> tuple[Dependency, ...]:
-    """List the dependencies that can still be met. A dependency that cannot has no target in the
-    state."""
+    """List the dependencies that can still be met. A dependency that can never be met has NONE in
+    the place of its target's slot."""
     edges = get_section(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
     live = get_section(state, layout.LIVE)
     return tuple(
@@ -147,9 +147,9 @@ def _compute_priority(state: Ints, site: Ints, row: list[int]) -> int:
 
     Slurm's multifactor plugin gives a held job 0, and a job that is not yet eligible 1.
     """
-    if row[layout.PHASE] == layout.RUNS or row[layout.HELD]:
+    if row[layout.PHASE] == layout.PHASE_RUNNING or row[layout.HELD]:
         return 0
-    if row[layout.PHASE] != layout.ELIGIBLE_NOW:
+    if row[layout.PHASE] != layout.PHASE_ELIGIBLE:
         return 1
     since = row[layout.SUBMIT] if site[layout.SITE_ACCRUE] else row[layout.ELIGIBLE]
     age = min(int(site[layout.SITE_MAX_AGE]), int(state[layout.NOW]) - since)

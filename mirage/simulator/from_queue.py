@@ -1,6 +1,6 @@
-"""Builds a simulator from a real queue. Plans are computed with it, and the twin begins from it.
+"""Builds a simulator from a real queue. It is used to compute plans, and the twin begins from it.
 
-Run times are not known: every job is taken to run to its limit.
+Run times are not known, so every job runs to its time limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,30 +20,33 @@ from mirage.slurm.text import hostlist
 
 @dataclass(frozen=True, slots=True)
 class QueueSimulator:
-    """The simulator at the queue's instant, before any pass, and the jobs it could not take."""
+    """The simulator at the queue's instant, before any pass, and the jobs that it does not hold."""
 
     simulator: Simulator
-    left_out: dict[int, str]
-    """The reasons, by job id, why jobs could not be taken."""
+    reasons: dict[int, str]
+    """By job id, why a job is not in the simulator."""
 
 
 def build_queue_simulator(
     params: Params, queue: Queue, nodes: tuple[Node, ...] = ()
 ) -> QueueSimulator:
-    """Continue from `queue`. `nodes`: in the order of the cluster file; empty: all up.
+    """Build a simulator of the cluster as of `queue`.
 
-    A running job whose nodes are not among them stands on any that are free.
+    `nodes`: the cluster's nodes in the order of the cluster file; empty: all nodes are up. A
+    running job whose nodes are not among them is put on free nodes.
     """
     running, waiting = _list_jobs(queue, queue.running_mask), _list_jobs(queue, queue.pending_mask)
     as_running = {int(job.job_id): build_submitted_job(params, job) for job in running}
     as_pending = {
         int(job.job_id): _build_pending_job(params, job, queue.taken_at) for job in waiting
     }
-    left_out = _find_refused(params, (*as_running.values(), *as_pending.values()))
+    reasons = _find_refused(params, (*as_running.values(), *as_pending.values()))
     places = _assign_nodes(
-        [job for job in running if job.job_id not in left_out], nodes, params.nodes
+        [job for job in running if job.job_id not in reasons], nodes, params.nodes
     )
-    left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
+    reasons |= {
+        i: "no free nodes are left for it" for i, numbers in places.items() if numbers is None
+    }
     simulator = Simulator.from_queue(
         _drop_submit_limits(params),
         now=queue.taken_at,
@@ -54,26 +57,26 @@ def build_queue_simulator(
                 places[job.job_id] or (),
             )
             for job in running
-            if job.job_id not in left_out
+            if job.job_id not in reasons
         ],
         pending=[
             (as_pending[job.job_id], _get_eligible_since(job, queue.taken_at))
             for job in waiting
-            if job.job_id not in left_out
+            if job.job_id not in reasons
         ],
     )
     _drain_nodes(simulator, nodes)
-    return QueueSimulator(simulator, left_out)
+    return QueueSimulator(simulator, reasons)
 
 
 def build_submitted_job(params: Params, job: Job) -> SimJob:
-    """Build the job that its user asked for. Its run time is unknown: the limit stands."""
+    """Build the job as its user submitted it, with its time limit as its run time."""
     limit_s = _get_limit_s(job)
     return SimJob(**_build_common_fields(params, job), time_limit_s=limit_s, run_s=limit_s)
 
 
-def _list_jobs(queue: Queue, which: Any) -> list[Job]:
-    return [queue.get_job(i) for i in which.nonzero()[0].tolist()]
+def _list_jobs(queue: Queue, mask: Any) -> list[Job]:
+    return [queue.get_job(i) for i in mask.nonzero()[0].tolist()]
 
 
 def _find_refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
@@ -92,19 +95,19 @@ def _assign_nodes(
 ) -> dict[int, tuple[int, ...] | None]:
     """Return the node numbers by job id; None if there are too few nodes."""
     numbers = {node.name: i for i, node in enumerate(nodes[:count])}
-    found: dict[int, tuple[int, ...] | None] = {}
+    numbers_by_job: dict[int, tuple[int, ...] | None] = {}
     for job in running:
         names = hostlist.expand_hostlist(job.node_list)
         if len(names) == job.nodes and all(name in numbers for name in names):
-            found[int(job.job_id)] = tuple(numbers[name] for name in names)
-    taken = {i for at in found.values() for i in at or ()}
-    free = [i for i in range(count) if i not in taken]
+            numbers_by_job[int(job.job_id)] = tuple(numbers[name] for name in names)
+    used = {i for node_numbers in numbers_by_job.values() for i in node_numbers or ()}
+    free = [i for i in range(count) if i not in used]
     for job in running:
-        if job.job_id in found:
+        if job.job_id in numbers_by_job:
             continue
-        chosen, free = free[: job.nodes], free[job.nodes :]
-        found[int(job.job_id)] = tuple(chosen) if len(chosen) == job.nodes else None
-    return found
+        assigned, free = free[: job.nodes], free[job.nodes :]
+        numbers_by_job[int(job.job_id)] = tuple(assigned) if len(assigned) == job.nodes else None
+    return numbers_by_job
 
 
 def _drain_nodes(simulator: Simulator, nodes: Sequence[Node]) -> None:
@@ -124,19 +127,21 @@ def _get_eligible_since(job: Job, now: int) -> int | None:
 
 def _build_pending_job(params: Params, job: Job, now: int) -> SimJob:
     """Parse the job's dependencies. A job whose dependencies cannot be parsed is held for ever."""
-    found = _parse_dependencies(job.dependency)
-    eligible = _get_eligible_since(job, now) is not None
+    dependency_list = _parse_dependencies(job.dependency)
+    is_eligible = _get_eligible_since(job, now) is not None
     limit_s = _get_limit_s(job)
-    able = found is not None and (eligible or found.dependencies or job.eligible)
+    can_become_eligible = dependency_list is not None and (
+        is_eligible or dependency_list.dependencies or job.eligible
+    )
     return SimJob(
         **_build_common_fields(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
-        begin=0 if eligible else job.eligible or 0,
-        held=job.priority == 0 or not able,
-        dependencies=() if eligible or found is None else found.dependencies,
-        any_dependency=found is not None and found.any_dependency,
-        priority=job.priority if eligible else None,
+        begin=0 if is_eligible else job.eligible or 0,
+        held=job.priority == 0 or not can_become_eligible,
+        dependencies=() if is_eligible or dependency_list is None else dependency_list.dependencies,
+        any_dependency=dependency_list is not None and dependency_list.any_dependency,
+        priority=job.priority if is_eligible else None,
     )
 
 
@@ -148,30 +153,30 @@ def _parse_dependencies(text: str) -> dependency_text.DependencyList | None:
 
 
 def _build_common_fields(params: Params, job: Job) -> dict[str, Any]:
-    shared = params.select_type is not SelectType.LINEAR
-    wide = max(1, job.nodes)
+    nodes_are_shared = params.select_type is not SelectType.LINEAR
+    nodes = max(1, job.nodes)
     return {
         "job_id": int(job.job_id),
         "submit": job.submit,
         "nodes": job.nodes,
-        "cpus": -(-job.cpus // wide) if shared else 0,
-        "gpus": -(-job.gpus // wide) if shared and job.gpus else 0,
-        # GPUs that are not known may be all of its nodes'.
+        "cpus": -(-job.cpus // nodes) if nodes_are_shared else 0,
+        "gpus": -(-job.gpus // nodes) if nodes_are_shared and job.gpus else 0,
+        # A job whose number of GPUs is not known may have all GPUs of its nodes.
         "exclusive": job.gpus is None,
         "user": job.user,
         "account": job.account,
-        "partition": _find_known(job.partition.split(","), params.partitions),
-        "qos": _find_known([job.qos], params.qos),
+        "partition": _find_configured(job.partition.split(","), params.partitions),
+        "qos": _find_configured([job.qos], params.qos),
         "name": job.name,
         "comment": job.comment,
     }
 
 
-def _find_known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
-    """Return the first of the job's partitions that the cluster file has. Empty, the default
-    partition, if it has none of them."""
-    known = {one.name for one in given}
-    return next((name for name in names if name in known), "")
+def _find_configured(names: Iterable[str], configured: Iterable[Partition | Qos]) -> str:
+    """Return the first of the job's partitions (or QOS) that the cluster file has. Empty, which
+    stands for the default, if it has none of them."""
+    known_names = {item.name for item in configured}
+    return next((name for name in names if name in known_names), "")
 
 
 def _get_limit_s(job: Job) -> int:

@@ -9,7 +9,6 @@ from mirage.simulator.arrays.layout import (
     AT_END,
     BACKFILL_AT,
     ELIGIBLE,
-    ELIGIBLE_NOW,
     FAIR_VALUE,
     HELD,
     ID,
@@ -18,6 +17,8 @@ from mirage.simulator.arrays.layout import (
     NONE,
     NOW,
     PHASE,
+    PHASE_ELIGIBLE,
+    PHASE_WAITING,
     QUEUE_SLOT,
     QUEUED,
     RANK_SHIFT,
@@ -29,7 +30,6 @@ from mirage.simulator.arrays.layout import (
     SITE_RATE,
     STATIC,
     SUBMIT,
-    WAITING,
     column,
     get_queue_place,
     section,
@@ -58,7 +58,7 @@ from mirage.simulator.state.priority_queue import dequeue_job, enqueue_job, get_
 
 @kernel
 def inject_job(state: Ints, site: Ints, results: Ints, record: Ints, extras: Ints, at: int) -> int:
-    """Submit a job now or at a later instant; its slot, which there is."""
+    """Submit a job now or at the later instant `at`, and return its slot. A slot must be free."""
     slot = store_record(state, record)
     if at <= state[NOW]:
         section(state, LIVE)[slot * RECORD + SUBMIT] = state[NOW]
@@ -71,23 +71,23 @@ def inject_job(state: Ints, site: Ints, results: Ints, record: Ints, extras: Int
 
 @kernel
 def cancel_job(state: Ints, site: Ints, results: Ints, slot: int) -> None:
-    """scancel."""
+    """End a pending or running job as cancelled, as scancel does."""
     finish_job(state, site, results, slot, layout.END_CANCELLED)
 
 
 @kernel
 def requeue_job(state: Ints, site: Ints, slot: int) -> None:
-    """A running job waits again."""
+    """Requeue a running job."""
     return_to_waiting(state, site, slot)
 
 
 @kernel
-def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints, any_of: bool) -> None:
-    """A pending job's dependencies become these: kind, job id and delay of each."""
+def set_dependencies(state: Ints, site: Ints, slot: int, dependencies: Ints, any_of: bool) -> None:
+    """Replace a pending job's dependencies. `dependencies`: kind, job id and delay of each."""
     drop_dependencies(state, slot)
     live = section(state, LIVE)
     live[slot * RECORD + layout.ANY_OF] = any_of
-    add_dependencies(state, slot, wanted)
+    add_dependencies(state, slot, dependencies)
     if live[slot * RECORD + layout.UNMET]:
         make_ineligible(state, site, slot)
     else:
@@ -96,83 +96,86 @@ def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints, any_of: b
 
 @kernel
 def set_node_list(state: Ints, site: Ints, slot: int, nodes: Ints) -> None:
-    """A pending job asks for these nodes, descending; none: for any."""
-    queued = section(state, LIVE)[slot * RECORD + PHASE] == ELIGIBLE_NOW
-    if queued:
+    """Let a pending job ask for these nodes, descending; empty: any nodes."""
+    is_queued = section(state, LIVE)[slot * RECORD + PHASE] == PHASE_ELIGIBLE
+    if is_queued:
         dequeue_job(state, slot)
     unpin_nodes(state, slot)
     for node in nodes:
         pin_node(state, slot, node)
-    if queued:
+    if is_queued:
         enqueue_job(state, site, slot)
     schedule_passes(state, site)
 
 
 @kernel
 def clear_restrictions(state: Ints, site: Ints, slot: int) -> None:
-    """Nothing keeps a pending job from being eligible any more."""
+    """Remove all that keeps a pending job from being eligible: dependencies, node list, hold, begin
+    time."""
     drop_dependencies(state, slot)
     unpin_nodes(state, slot)
     live = section(state, LIVE)
-    at = slot * RECORD
-    live[at + HELD] = live[at + layout.BEGIN] = live[at + layout.AFTER] = 0
+    record = slot * RECORD
+    live[record + HELD] = live[record + layout.BEGIN] = live[record + layout.NOT_BEFORE] = 0
     try_make_eligible(state, site, slot)
 
 
 @kernel
-def hold_job(state: Ints, site: Ints, slot: int, by: int) -> None:
-    """Make the job ineligible until it is released. `by`: USER_HOLDS or ADMIN_HOLDS."""
-    section(state, LIVE)[slot * RECORD + HELD] = by
+def hold_job(state: Ints, site: Ints, slot: int, holder: int) -> None:
+    """Make the job ineligible until it is released. `holder`: USER_HOLDS or ADMIN_HOLDS."""
+    section(state, LIVE)[slot * RECORD + HELD] = holder
     make_ineligible(state, site, slot)
 
 
 @kernel
 def release_job(state: Ints, site: Ints, slot: int) -> None:
-    """A hold ends."""
+    """End the job's hold."""
     section(state, LIVE)[slot * RECORD + HELD] = 0
     try_make_eligible(state, site, slot)
 
 
 @kernel
 def restore_running(
-    state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints, since: int
+    state: Ints, site: Ints, results: Ints, slot: int, bitmap: Ints, since: int
 ) -> None:
-    """A job that has just arrived is one that runs on these nodes since then."""
+    """Turn a job that has just been injected into one that has run on these nodes since `since`."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     now = state[NOW]
-    if live[at + PHASE] == WAITING:
-        live[at + PHASE], live[at + ELIGIBLE] = ELIGIBLE_NOW, now
+    if live[record + PHASE] == PHASE_WAITING:
+        live[record + PHASE], live[record + ELIGIBLE] = PHASE_ELIGIBLE, now
         enqueue_job(state, site, slot)
     state[NOW] = since
-    start_job(state, site, results, slot, chosen)
+    start_job(state, site, results, slot, bitmap)
     state[NOW] = now
-    if live[at + KEY] <= now:
-        # Over its limit and not yet stopped: it is, at the next second.
-        live[at + KEY] = now + 1
-        push_event(state, now + 1, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+    if live[record + KEY] <= now:
+        # The job is over its limit, but Slurm has not stopped it yet: it ends at the next second.
+        live[record + KEY] = now + 1
+        push_event(state, now + 1, (AT_END << RANK_SHIFT) | live[record + ID], slot)
 
 
 @kernel
 def restore_pending(state: Ints, site: Ints, slot: int, priority: int, eligible: int) -> None:
-    """A job that has just arrived has this priority now, and has been eligible since then."""
+    """Give a job that has just been injected this priority, and the instant since which it is
+    eligible. NONE leaves either as it is."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PHASE] != ELIGIBLE_NOW:
+    record = slot * RECORD
+    if live[record + PHASE] != PHASE_ELIGIBLE:
         return
     dequeue_job(state, slot)
     if eligible != NONE:
-        live[at + ELIGIBLE] = eligible
+        live[record + ELIGIBLE] = eligible
     if priority != NONE:
-        age = min(site[SITE_MAX_AGE], state[NOW] - get_age_start(live, site, at))
-        fair = section(state, FAIR_VALUE)[live[at + layout.ASSOCIATION]]
-        live[at + STATIC] = (priority << layout.FRACTION_BITS) - fair - site[SITE_RATE] * age
+        age = min(site[SITE_MAX_AGE], state[NOW] - get_age_start(live, site, record))
+        fair = section(state, FAIR_VALUE)[live[record + layout.ASSOCIATION]]
+        live[record + STATIC] = (priority << layout.FRACTION_BITS) - fair - site[SITE_RATE] * age
     enqueue_job(state, site, slot)
 
 
 @kernel
 def settle_cluster(state: Ints, site: Ints, planned_at: int) -> None:
-    """The cluster stands: what has been put there was no change before now.
+    """Complete a cluster that was built from a real queue: the jobs that were put into it do not
+    count as changes, so passes keep the rhythm of the last real one.
 
     `planned_at`: the last backfill pass, or NONE.
     """
@@ -184,7 +187,8 @@ def settle_cluster(state: Ints, site: Ints, planned_at: int) -> None:
 
 @kernel
 def plan_starts(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
-    """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
+    """Fill `plans`, [slots], with each job's planned start or NONE. The state is changed: pass a
+    copy."""
     plans[:] = NONE
     if site[layout.SITE_BF_INTERVAL] < 0:
         return
@@ -194,7 +198,7 @@ def plan_starts(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints)
 
 @kernel
 def set_time_limits(state: Ints, limits: Ints) -> None:
-    """Every live job's time limit becomes `limits[slot]`, where that is positive."""
+    """Set every live job's time limit to `limits[slot]`, [slots] in seconds, where positive."""
     live = section(state, LIVE)
     slots, queue_limits = column(state, QUEUE_SLOT), column(state, layout.QUEUE_LIMIT)
     shapes = column(state, layout.QUEUE_SHAPE)
@@ -206,9 +210,9 @@ def set_time_limits(state: Ints, limits: Ints) -> None:
             live[slots[i] * RECORD + layout.SHAPE] = NONE
             live[slots[i] * RECORD + layout.FORM] = NONE
             shapes[i] = NONE
-    ends, running = section(state, RUN_END), section(state, RUN_SLOT)
+    ends, slots_running = section(state, RUN_END), section(state, RUN_SLOT)
     for i in range(state[RUNNING]):
-        slot = running[i]
+        slot = slots_running[i]
         if limits[slot] > 0:
             live[slot * RECORD + layout.LIMIT] = limits[slot]
         end = max(
@@ -216,9 +220,9 @@ def set_time_limits(state: Ints, limits: Ints) -> None:
         )
         j = i
         while j > 0 and ends[j - 1] > end:
-            ends[j], running[j] = ends[j - 1], running[j - 1]
+            ends[j], slots_running[j] = ends[j - 1], slots_running[j - 1]
             j -= 1
-        ends[j], running[j] = end, slot
+        ends[j], slots_running[j] = end, slot
 
 
 __all__ = ["fill_slots_in_order", "find_slot"]

@@ -22,7 +22,10 @@ from mirage.simulator.types import Dependency, Event, JobRecord, Outage, Params,
 
 
 class Simulator:
-    """One cluster. Copies by `fork` are independent, but share scratch: use them in one thread."""
+    """One simulated cluster.
+
+    Copies by `fork` are independent, but they share the scratch: use all of them in one thread.
+    """
 
     def __init__(
         self, params: Params, workload: Workload | Iterable[SimJob] = (), *, now: int | None = None
@@ -35,7 +38,7 @@ class Simulator:
         if now is None:
             now = int(workload.submit[0]) if len(workload) else 0
         self.arena = SimulatorMemory(params, workload, now)
-        self._told = EventLog(workload)
+        self._event_log = EventLog(workload)
         self._events: list[Event] = []
         """Events that moves caused and that are not yet returned."""
         self._next_id = 1 + int(workload.job_id.max(initial=0))
@@ -59,15 +62,15 @@ class Simulator:
 
     def step(self, until: int) -> list[Event]:
         """Advance to the next instant with an event, at most to `until`, and return its events."""
-        return self._run_engine(until, once=True, listening=True)
+        return self._run_engine(until, once=True, with_events=True)
 
     def advance(self, until: int) -> list[Event]:
         """Advance to `until` and return all events."""
-        return self._run_engine(until, once=False, listening=True)
+        return self._run_engine(until, once=False, with_events=True)
 
     def advance_quietly(self, until: int) -> None:
         """Advance like `advance`, but return no events: several times faster."""
-        self._run_engine(until, once=False, listening=False)
+        self._run_engine(until, once=False, with_events=False)
 
     def run_out(self) -> None:
         """Advance until no event is left."""
@@ -81,19 +84,19 @@ class Simulator:
         self.arena.state[layout.WATCHED] = self.arena.state[layout.WATCHED_START] = NONE
         return None if start == NONE else start
 
-    def _run_engine(self, until: int, *, once: bool, listening: bool) -> list[Event]:
+    def _run_engine(self, until: int, *, once: bool, with_events: bool) -> list[Event]:
         arena, events = self.arena, list[Event]()
-        if listening:
+        if with_events:
             events, self._events = self._events, events
         while True:
-            arena.state[layout.LISTENING] = int(listening)
-            given = (arena.site, self.workload.feed, arena.extras, arena.results, arena.work)
-            engine.advance_until(arena.state, *given, until, once)
-            if listening:
-                events += self._told.read_events(arena.state)
-            if not arena[layout.SHORT]:
+            arena.state[layout.LISTENING] = int(with_events)
+            arrays = (arena.site, self.workload.feed, arena.extras, arena.results, arena.work)
+            engine.advance_until(arena.state, *arrays, until, once)
+            if with_events:
+                events += self._event_log.read_events(arena.state)
+            if not arena[layout.MISSING_ROOM]:
                 return events
-            arena.make_room(arena[layout.SHORT])
+            arena.make_room(arena[layout.MISSING_ROOM])
 
     # Moves
 
@@ -103,7 +106,7 @@ class Simulator:
             raise ClusterRefused(f"job id {job.job_id} is taken")
         job_id = job.job_id or self._next_id
         # Forks share the mapping.
-        self._told.injected = dict(self._told.injected)
+        self._event_log.injected = dict(self._event_log.injected)
         self._submit(job, job_id, self.now if at is None else max(at, self.now))
         return job_id
 
@@ -113,12 +116,12 @@ class Simulator:
         record = self.arena.build_record(job, job_id)
         if record[layout.REFUSAL]:
             raise ClusterRefused(_format_refusal(REFUSALS[record[layout.REFUSAL]]))
-        self._told.injected[job_id] = job
-        refused = self.arena[layout.REFUSED]
+        self._event_log.injected[job_id] = job
+        refused_count = self.arena[layout.REFUSED]
         slot = self._apply_move(
             moves.inject_job, self.arena.results, record, self.arena.extras, instant
         )
-        if self.arena.state[layout.REFUSED] != refused:
+        if self.arena.state[layout.REFUSED] != refused_count:
             raise ClusterRefused(_format_refusal(REFUSALS[1]))
         return int(slot)
 
@@ -129,7 +132,7 @@ class Simulator:
     def requeue(self, job_id: int) -> None:
         """Requeue a running job."""
         slot = self._get_slot(job_id)
-        if self._read_field(slot, layout.PHASE) != layout.RUNS:
+        if self._read_field(slot, layout.PHASE) != layout.PHASE_RUNNING:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
         self._apply_move(moves.requeue_job, slot)
 
@@ -138,24 +141,24 @@ class Simulator:
     ) -> None:
         """Replace a pending job's dependencies. With `any_of` one met dependency suffices."""
         slot = self._get_pending_slot(job_id)
-        wanted = np.array(encode_dependencies(dependencies), dtype=np.int64)
+        encoded = np.array(encode_dependencies(dependencies), dtype=np.int64)
         self.arena.ensure_room(edges=len(dependencies))
-        self._apply_move(moves.set_dependencies, slot, wanted, any_of)
+        self._apply_move(moves.set_dependencies, slot, encoded, any_of)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
-        """Let a pending job ask for exactly these nodes; for any if empty. It keeps its age."""
+        """Let a pending job ask for exactly these nodes; empty: any nodes. Its age is kept."""
         slot = self._get_pending_slot(job_id)
-        known = all(0 <= n < self.params.nodes for n in nodes)
-        if nodes and (not known or len(set(nodes)) != self._read_field(slot, layout.NODES)):
+        are_known = all(0 <= n < self.params.nodes for n in nodes)
+        if nodes and (not are_known or len(set(nodes)) != self._read_field(slot, layout.NODES)):
             raise ClusterRefused("Requested node configuration is not available")
         self.arena.ensure_room(cells=len(nodes))
-        wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
-        self._apply_move(moves.set_node_list, slot, wanted)
+        numbers = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
+        self._apply_move(moves.set_node_list, slot, numbers)
 
     def hold(self, job_id: int, *, admin: bool = False) -> None:
         """Hold a pending job until `release`. It loses its age, except under ACCRUE_ALWAYS."""
-        by = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
-        self._apply_move(moves.hold_job, self._get_pending_slot(job_id), by)
+        holder = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
+        self._apply_move(moves.hold_job, self._get_pending_slot(job_id), holder)
 
     def release(self, job_id: int) -> None:
         """End the hold of a job, whoever set it."""
@@ -167,24 +170,26 @@ class Simulator:
             raise ClusterRefused(f"Invalid node name specified: {node}")
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
-    def _apply_move(self, move: Callable[..., Any], *given: Any) -> Any:
+    def _apply_move(self, move: Callable[..., Any], *arguments: Any) -> Any:
         """Make a move; its result. The next call that returns events returns those of the move
         too."""
-        result = self.arena.apply_move(move, *given)
-        self._events += self._told.read_events(self.arena.state)
+        result = self.arena.apply_move(move, *arguments)
+        self._events += self._event_log.read_events(self.arena.state)
         return result
 
     # Twins
 
-    def fork(self, *, with_results: bool = False, over: Self | None = None) -> Self:
-        """Return an independent copy at the cost of the live jobs. Only `with_results` copies
-        `start` and `end`, which are as long as the trace. `over`: a fork that is not used again;
-        the copy takes its memory."""
+    def fork(self, *, with_results: bool = False, reusable: Self | None = None) -> Self:
+        """Return an independent copy, at the cost of the live jobs only.
+
+        `with_results`: copy `start` and `end` too, which are as long as the trace. `reusable`: a
+        fork that is not used again, whose memory the copy takes.
+        """
         twin = object.__new__(type(self))
-        twin.__dict__ = {**self.__dict__, "_told": self._told.copy()}
+        twin.__dict__ = {**self.__dict__, "_event_log": self._event_log.copy()}
         twin._events = list(self._events)
-        used = None if over is None else over.arena
-        twin.arena = self.arena.fork(with_results=with_results, over=used)
+        reusable_arena = None if reusable is None else reusable.arena
+        twin.arena = self.arena.fork(with_results=with_results, reusable=reusable_arena)
         return twin
 
     @classmethod
@@ -202,20 +207,21 @@ class Simulator:
         """Build the twin of a real cluster. Instants are epoch seconds, None: not known.
 
         `running`: each job, its start, its nodes. `pending`: each job with Slurm's priority, and
-        the instant since which it is eligible. `planned_at`: the last backfill cycle (sdiag), whose
-        rhythm the passes keep. `usage`: decayed CPU seconds of each (account, user) at the last
-        tick of fair share (RawUsage of `sshare -a`); None: all keep the fair share in their jobs'
+        the instant since which it is eligible. `planned_at`: the last backfill cycle (sdiag); later
+        passes keep its rhythm. `usage`: decayed CPU seconds of each (account, user) at the last
+        tick of fair share (RawUsage of `sshare -a`); None: fair share stays as it is in the jobs'
         priorities. `ticked_at`: that tick, a multiple of PriorityCalcPeriod after slurmctld's
-        BOOT_TIME; None: now."""
+        BOOT_TIME; None: now.
+        """
         if usage is None:
             params = replace(params, priority_weight_fairshare=0)
         twin = cls(params, (), now=now)
         twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
-            bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
-            slot = twin._submit_of_queue(bare)
-            chosen = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
-            twin._apply_move(moves.restore_running, twin.arena.results, slot, chosen, since)
+            unconditional = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
+            slot = twin._submit_of_queue(unconditional)
+            bitmap = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
+            twin._apply_move(moves.restore_running, twin.arena.results, slot, bitmap, since)
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
             slot = twin._submit_of_queue(job)
             twin.arena.get_live_records()[slot, layout.SUBMIT] = (
@@ -241,12 +247,12 @@ class Simulator:
 
     @property
     def start(self) -> Ints:
-        """int64[rows of the workload], epoch seconds; -1: not started."""
+        """The starts, int64[rows of the workload], epoch seconds; -1: not started."""
         return self.arena.results[:, 0]
 
     @property
     def end(self) -> Ints:
-        """int64[rows of the workload], epoch seconds; -1: not ended."""
+        """The ends, int64[rows of the workload], epoch seconds; -1: not ended."""
         return self.arena.results[:, 1]
 
     def get_job_state(self, row: int) -> JobState:
@@ -259,12 +265,15 @@ class Simulator:
         return JobState.PENDING if self.arena.results[row, 0] == NONE else JobState.RUNNING
 
     def find(self, job_id: int) -> JobRecord | None:
-        """Find a pending, running or ended job. If no call returned an ended job's end, only a job
-        of the workload is found, without its nodes."""
+        """Find a pending, running or ended job; None: there is none.
+
+        An ended job whose end no call has returned yet is found only if it is in the workload, and
+        without its nodes.
+        """
         slot = self.arena.find_slot(job_id)
         if slot != NONE:
-            return self._told.build_live_record(self.arena.state, self.arena.site, slot)
-        return self._told.find_ended(job_id) or self._find_in_results(job_id)
+            return self._event_log.build_live_record(self.arena.state, self.arena.site, slot)
+        return self._event_log.find_ended(job_id) or self._find_in_results(job_id)
 
     def _find_in_results(self, job_id: int) -> JobRecord | None:
         if not len(self.arena.results):
@@ -273,31 +282,37 @@ class Simulator:
             start, end = int(self.start[row]), int(self.end[row])
             if end != NONE:
                 job = self.workload.jobs[row]
-                known = None if start == NONE else start
+                start_or_none = None if start == NONE else start
                 state = self.get_job_state(row)
                 return JobRecord(
-                    job=job, job_id=job_id, submit=job.submit, state=state, start=known, end=end
+                    job=job,
+                    job_id=job_id,
+                    submit=job.submit,
+                    state=state,
+                    start=start_or_none,
+                    end=end,
                 )
         return None
 
     def list_pending(self) -> list[JobRecord]:
         """List the pending jobs: first the eligible ones in priority order, then the others."""
         live = self.arena.get_live_records()
-        waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
+        waiting = np.flatnonzero(live[:, layout.PHASE] == layout.PHASE_WAITING)
         return [self._build_record(slot) for slot in (*self.arena.list_queued_slots(), *waiting)]
 
     def list_running(self) -> list[JobRecord]:
-        """List the running jobs, ordered by their ends by the limit."""
+        """List the running jobs, ordered by their ends by their time limits."""
         slots = get_section(self.arena.state, layout.RUN_SLOT)[: self.arena.state[layout.RUNNING]]
         return [self._build_record(slot) for slot in slots]
 
     def list_ended_since(self, since: int) -> list[JobRecord]:
-        """List the jobs that ended at `since` or later, ascending by end, of the ends returned."""
-        return self._told.list_ended_since(since)
+        """List the jobs that ended at `since` or later, ascending by end. Only ends that a call has
+        returned are listed."""
+        return self._event_log.list_ended_since(since)
 
     def forget_ended(self, before: int) -> None:
         """Forget the jobs that ended before an instant."""
-        self._told.forget_ended(before)
+        self._event_log.forget_ended(before)
 
     def count_idle_nodes(self) -> int:
         """Count the nodes that are up and have no job."""
@@ -306,7 +321,7 @@ class Simulator:
     def get_node_use(self, node: int) -> tuple[int, int, Outage]:
         """Return the CPUs and GPUs of a node that jobs have, and the node's state."""
         code = int(get_section(self.arena.state, layout.NODE_STATE)[node])
-        stands = next(o for o, c in OUTAGES.items() if c == code)
+        outage = next(o for o, c in OUTAGES.items() if c == code)
         cpus = int(get_section(self.arena.site, layout.CAPACITY_CPUS)[node])
         gpus = int(get_section(self.arena.site, layout.CAPACITY_GPUS)[node])
         if self.arena.site[layout.SITE_SHARED]:
@@ -314,7 +329,7 @@ class Simulator:
             gpus -= int(get_section(self.arena.state, layout.NODE_GPUS)[node])
         elif not get_section(self.arena.state, layout.NODE_JOBS)[node]:
             cpus = gpus = 0
-        return cpus, gpus, stands
+        return cpus, gpus, outage
 
     def is_user_full(self, user: str, qos: str = "") -> bool:
         """Return whether MaxJobsPU keeps this user's jobs waiting."""
@@ -322,8 +337,8 @@ class Simulator:
         row = self.arena.names.use_rows.get((user, number))
         if row is None:
             return False
-        most = get_section(self.arena.site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
-        return bool(get_section(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= most)
+        limit = get_section(self.arena.site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
+        return bool(get_section(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= limit)
 
     def compute_planned_starts(self) -> dict[int, int]:
         """Compute the starts that a backfill pass would plan now: epoch seconds by job id."""
@@ -331,8 +346,8 @@ class Simulator:
         if self._plan[:2] != (version, self.now):
             plans = self.arena.plan_starts_by_slot(self.arena.copy_for_plan())
             ids = self.arena.get_live_records()[:, layout.ID]
-            found = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
-            self._plan = (version, self.now, found)
+            starts = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
+            self._plan = (version, self.now, starts)
         return self._plan[2]
 
     def plan_unrestricted(
@@ -356,7 +371,7 @@ class Simulator:
     # Within
 
     def _build_record(self, slot: int) -> JobRecord:
-        return self._told.build_live_record(self.arena.state, self.arena.site, int(slot))
+        return self._event_log.build_live_record(self.arena.state, self.arena.site, int(slot))
 
     def _get_slot(self, job_id: int) -> int:
         slot = self.arena.find_slot(job_id)
@@ -366,7 +381,7 @@ class Simulator:
 
     def _get_pending_slot(self, job_id: int) -> int:
         slot = self._get_slot(job_id)
-        if self._read_field(slot, layout.PHASE) == layout.RUNS:
+        if self._read_field(slot, layout.PHASE) == layout.PHASE_RUNNING:
             raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
         return slot
 
@@ -375,7 +390,7 @@ class Simulator:
 
 
 def _format_refusal(reason: str) -> str:
-    """Return the reason of a refusal, in Slurm's words where Slurm has some."""
+    """Return the reason of a refusal, in Slurm's own words if Slurm has words for it."""
     words = {
         "over MaxSubmitJobsPU": "Job violates accounting/QOS policy (job submit limit)",
         "no such partition": "Invalid partition name specified",

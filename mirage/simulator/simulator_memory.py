@@ -1,5 +1,4 @@
-"""Holds a simulator's arrays: it makes room in them, turns jobs into records, and carries out
-moves."""
+"""The arrays of one simulator: makes room in them, builds job records, and carries out moves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +31,8 @@ NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 class SimulatorMemory:
     """The state, site, scratch and results of one simulator (layout.py), and their sizes.
 
-    Forks share the scratch until one of them grows, so only one of them may run at a time.
+    Forks share the scratch until one of them grows. So only one of them may run at a time: use
+    forks in one thread.
     """
 
     def __init__(self, params: Params, workload: Workload, now: int) -> None:
@@ -47,18 +47,18 @@ class SimulatorMemory:
         self.results: Ints = np.full((len(workload), 3), NONE, dtype=np.int64)
         self._recorder = workload.recorder
 
-    def fork(self, *, with_results: bool, over: Self | None = None) -> Self:
+    def fork(self, *, with_results: bool, reusable: Self | None = None) -> Self:
         """Return an independent copy at the cost of the live jobs, if it is without results.
 
-        `over`: a fork that is not used again; the copy takes its memory. New memory costs several
-        times as much as the copy.
+        `reusable`: a fork that is not used again, whose memory the copy takes. New memory costs
+        several times as much as the copy.
         """
         twin = object.__new__(type(self))
-        fits = over is not None and over.state.shape == self.state.shape
-        state = over.state if over is not None and fits else np.empty_like(self.state)
-        # The log is the last section, and mostly empty.
-        used = self[layout.LOG] + self[layout.LOGGED]
-        state[:used] = self.state[:used]
+        can_reuse = reusable is not None and reusable.state.shape == self.state.shape
+        state = reusable.state if reusable is not None and can_reuse else np.empty_like(self.state)
+        # The log is the last section and mostly empty, so its unused part is not copied.
+        used_length = self[layout.LOG] + self[layout.LOGGED]
+        state[:used_length] = self.state[:used_length]
         twin.__dict__ = {**self.__dict__, "state": state}
         twin.results = self.results.copy() if with_results else NO_RESULTS
         return twin
@@ -67,10 +67,10 @@ class SimulatorMemory:
         """Return a scalar of the state's header."""
         return int(self.state[scalar])
 
-    def make_room(self, short: int) -> None:
-        """Double the part that was short of room (a ROOM_ constant)."""
-        room = self.room.with_doubled_room(short)
-        if short == layout.ROOM_LOG:
+    def make_room(self, missing: int) -> None:
+        """Double the array that was too small. `missing`: a ROOM_ constant."""
+        room = self.room.with_doubled_room(missing)
+        if missing == layout.ROOM_LOG:
             room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))
         self._expand_arrays(room)
 
@@ -97,18 +97,18 @@ class SimulatorMemory:
             self.make_room(layout.ROOM_CELLS)
 
     def _ensure_instant_room(self) -> None:
-        while short := engine.check_instant_room(self.state, self.site):
-            self.make_room(int(short))
+        while missing := engine.check_instant_room(self.state, self.site):
+            self.make_room(int(missing))
 
-    def apply_move(self, move: Callable[..., Any], *given: Any) -> Any:
+    def apply_move(self, move: Callable[..., Any], *arguments: Any) -> Any:
         """Carry out a move, after making room for it, and return its result. Passes that are due
         because of the move run at the next advance."""
         self.state[layout.LISTENING] = 1
         self._ensure_instant_room()
-        while short := engine.check_arrival_room(self.state, NONE, self.extras):
-            self.make_room(int(short))
+        while missing := engine.check_arrival_room(self.state, NONE, self.extras):
+            self.make_room(int(missing))
         self.state[layout.VERSION] += 1
-        return move(self.state, self.site, *given)
+        return move(self.state, self.site, *arguments)
 
     def build_record(self, job: SimJob, job_id: int) -> Ints:
         """Build the record of a job, and enter its names into the state."""
@@ -129,7 +129,7 @@ class SimulatorMemory:
 
     def build_records(self, jobs: Sequence[SimJob]) -> Ints:
         """Build the records, int64[jobs, RECORD], of jobs without id, dependencies or node list,
-        and enter their names into the state. What was built before is not built again."""
+        and enter their names into the state. Records are kept, and reused for equal jobs."""
         names = self.names
         new = [job for job in jobs if job not in names.records]
         if new:
@@ -154,11 +154,11 @@ class SimulatorMemory:
         self._expand_arrays(self.room.with_room_for_names(names))
         register_names(self.state, self.params, names)
         state = self.state
-        used = get_section(state, layout.FAIR_USAGE).view(np.float64)
-        of_account = get_section(state, layout.ACCOUNT_USAGE).view(np.float64)
+        usage_by_association = get_section(state, layout.FAIR_USAGE).view(np.float64)
+        usage_by_account = get_section(state, layout.ACCOUNT_USAGE).view(np.float64)
         for (account, user), seconds in usage.items():
-            used[names.assign_association(account, user)] = seconds
-            of_account[names.accounts[account]] += seconds
+            usage_by_association[names.assign_association(account, user)] = seconds
+            usage_by_account[names.accounts[account]] += seconds
         state[layout.ORIGIN] = state[layout.LAST_TICK] = ticked_at
         state[layout.TICK_AT] = ticked_at + self.params.priority_calc_period_s
         fairtree.rank_associations(state, self.site)
@@ -168,14 +168,14 @@ class SimulatorMemory:
         return int(moves.find_slot(self.state, job_id))
 
     def get_live_records(self) -> Ints:
-        """int64[slots, RECORD]: a view of all records, free slots included."""
+        """Return a view of all records, int64[slots, RECORD], free slots included."""
         return get_section(self.state, layout.LIVE).reshape(-1, RECORD)
 
     def list_queued_slots(self) -> Ints:
         """List the slots of the queued jobs in order."""
-        found = np.empty(self[layout.QUEUED], dtype=np.int64)
-        moves.fill_slots_in_order(self.state, self.site, self.work, found)
-        return found
+        slots = np.empty(self[layout.QUEUED], dtype=np.int64)
+        moves.fill_slots_in_order(self.state, self.site, self.work, slots)
+        return slots
 
     def copy_for_plan(self) -> Ints:
         """Copy the state for a plan, which changes the copy. The copy has no log."""

@@ -27,12 +27,13 @@ def find_release(version: str) -> SlurmRelease:
     """Find the newest release of the engine that is not newer than this version; if all are newer
     or the version is empty, the oldest. Raises ValueError for text without a version."""
     number = _compute_number(version)
-    return max((one for one in SlurmRelease if one <= number), default=SlurmRelease.V22_05)
+    return max(
+        (release for release in SlurmRelease if release <= number), default=SlurmRelease.V22_05
+    )
 
 
 def describe_planner(version: str) -> str:
-    """Describe the release whose backfill plans. Says also whether that release may differ from the
-    site's."""
+    """Describe the release whose backfill plans, and whether it may differ from the site's."""
     release = find_release(version)
     if not version:
         return f"planned as Slurm {release}, for SLURM_VERSION is missing"

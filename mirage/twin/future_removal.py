@@ -23,13 +23,11 @@ from mirage.simulator.arrays.layout import (
     AT_END,
     AT_NODE,
     CANCEL,
-    COMING,
     EDGE,
     EDGE_COLUMNS,
     EDGES,
     EVENTS,
     FAILS,
-    GONE,
     HEAP_AT,
     HEAP_RANK,
     HEAP_WHAT,
@@ -40,15 +38,17 @@ from mirage.simulator.arrays.layout import (
     LIVE,
     NONE,
     NOW,
-    OWN,
+    OWN_FIELDS,
     PHASE,
+    PHASE_COMING,
+    PHASE_FREE,
+    PHASE_RUNNING,
     RANK_SHIFT,
     RECORD,
     ROW,
     RUN,
     RUN_SLOT,
     RUNNING,
-    RUNS,
     SITE_OVER_TIME,
     START,
     section,
@@ -103,7 +103,7 @@ class Present:
         arena = self._base.arena
         self._images = arena.build_records(kinds)
         self._arrays = self._images[:, layout.ARRAY].copy()
-        self._images[:, OWN] = 0
+        self._images[:, OWN_FIELDS] = 0
         arena.site = _replace_images(arena.site, self._images)
         arena.apply_move(forget_future)
 
@@ -142,7 +142,7 @@ class Present:
         """
         arena = self._base.arena
         slot = arena.find_slot(job_id)
-        if slot == NONE or arena.get_live_records()[slot, PHASE] == RUNS:
+        if slot == NONE or arena.get_live_records()[slot, PHASE] == PHASE_RUNNING:
             raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
         arena.apply_move(moves.clear_restrictions, slot)
         if priority is not None:
@@ -163,7 +163,7 @@ class Present:
         and all arrivals up to it. The next span is asked for only if an awaited probe has not
         started. `awaited`: numbers of probes, in the order in which they were added; None: all.
         """
-        twin = self._used = self._base.fork(over=self._used)
+        twin = self._used = self._base.fork(reusable=self._used)
         twin.arena.state[layout.CURSOR] = 0
         while short := int(check_instant_room(twin.arena.state, twin.arena.site)):
             twin.arena.make_room(short)
@@ -204,9 +204,9 @@ class Present:
             layout.ARRAY: self._arrays[arrivals.kind],
             layout.EXTRA: NONE,
         }
-        feed = np.empty((len(arrivals.at), 1 + len(OWN)), dtype=np.int64)
+        feed = np.empty((len(arrivals.at), 1 + len(OWN_FIELDS)), dtype=np.int64)
         feed[:, layout.FEED_IMAGE] = arrivals.kind
-        for i, field in enumerate(OWN):
+        for i, field in enumerate(OWN_FIELDS):
             feed[:, 1 + i] = own[field]
         return feed
 
@@ -244,10 +244,10 @@ def forget_future(state: Ints, site: Ints) -> None:
         kind = rank >> RANK_SHIFT
         if kind == AT_BEGIN or (kind == AT_NODE and what == NONE):
             push_event(state, at, rank, what)
-        elif kind == AT_ARRIVAL and live[what * RECORD + PHASE] == COMING:
+        elif kind == AT_ARRIVAL and live[what * RECORD + PHASE] == PHASE_COMING:
             free_slot(state, what)
     for at in range(0, live.size, RECORD):
-        if live[at + PHASE] != GONE:
+        if live[at + PHASE] != PHASE_FREE:
             live[at + FAILS], live[at + CANCEL], live[at + ROW] = 0, NONE, NONE
             live[at + RUN] = live[at + LIMIT] + site[SITE_OVER_TIME]
 
@@ -257,7 +257,7 @@ def write_run_times(state: Ints, site: Ints, run_s: Ints) -> None:
     """Every live job runs for `run_s[slot]` seconds in all, a running one beyond now."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     for slot in range(live.size // RECORD):
-        if live[slot * RECORD + PHASE] != GONE and slot < run_s.size:
+        if live[slot * RECORD + PHASE] != PHASE_FREE and slot < run_s.size:
             live[slot * RECORD + RUN] = run_s[slot]
     for i in range(state[RUNNING]):
         at = slots[i] * RECORD

@@ -1,1 +1,4 @@
-"""The pages of the dashboard: HTML rendered on the server, a stylesheet and one small script."""
+"""What the service answers over HTTP: the REST API, the pages of the dashboard and their charts.
+
+`shared` has what API and pages have in common, `identity` who calls and what a caller may do.
+"""

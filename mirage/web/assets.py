@@ -24,8 +24,8 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 @cache
 def _load_files() -> dict[str, tuple[str, bytes]]:
     """Read the static files; return, by name, a digest of the content and the content."""
-    found = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
-    return {name: (hashlib.sha256(body).hexdigest()[:16], body) for name, body in found.items()}
+    contents = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+    return {name: (hashlib.sha256(body).hexdigest()[:16], body) for name, body in contents.items()}
 
 
 def get_asset_path(name: str) -> str:
@@ -36,12 +36,12 @@ def get_asset_path(name: str) -> str:
 @router.get("/{digest}/{name}")
 def serve_asset(digest: str, name: str) -> Response:
     """Serve a file. An old address gets the newest content, which browsers must not keep."""
-    known = _load_files().get(name)
-    if known is None:
+    asset = _load_files().get(name)
+    if asset is None:
         raise HTTPException(404, f"there is no file {name}")
     headers = {
-        "Cache-Control": _FOR_EVER if digest == known[0] else "no-cache",
+        "Cache-Control": _FOR_EVER if digest == asset[0] else "no-cache",
         "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
         "Cross-Origin-Resource-Policy": "same-origin",
     }
-    return Response(known[1], media_type=_TYPES[Path(name).suffix], headers=headers)
+    return Response(asset[1], media_type=_TYPES[Path(name).suffix], headers=headers)

@@ -45,11 +45,11 @@ def describe_decision(decision: DecisionRow) -> str:
         return f"{does} the planned release: Slurm makes the next link eligible {format_day(at)}"
     if decision.mode is not Mode.ACT:
         return _WOULD[decision.action]
-    asked = f"asked Slurm to change the next link ({decision.action})"
+    attempt = f"asked Slurm to change the next link ({decision.action})"
     results = {
         Effect.DONE: _DID[decision.action],
-        Effect.REFUSED: f"{asked}, and Slurm refused",
-        Effect.FAILED: f"{asked}, and Slurm did not answer",
+        Effect.REFUSED: f"{attempt}, and Slurm refused",
+        Effect.FAILED: f"{attempt}, and Slurm did not answer",
         Effect.GIVEN_UP: "left the next link as it is: the job had changed since Mirage's look at "
         "the queue",
     }

@@ -36,8 +36,8 @@ def render_instant(instant: int | None, now: int | None = None) -> Markup:
 def format_day(instant: int, now: int | None = None) -> str:
     """Return 2 Mar 12:00; or 2 Mar 2026 12:00 if it is not the year of `now`."""
     at = _to_datetime(instant)
-    known = now is not None and _to_datetime(now).year == at.year
-    return f"{at.day} {at:%b %H:%M}" if known else f"{at.day} {at:%b} {at.year} {at:%H:%M}"
+    is_this_year = now is not None and _to_datetime(now).year == at.year
+    return f"{at.day} {at:%b %H:%M}" if is_this_year else f"{at.day} {at:%b} {at.year} {at:%H:%M}"
 
 
 def format_clock(instant: int) -> str:
@@ -86,15 +86,15 @@ def format_duration(seconds: float | None) -> str:
     """Return 34 s, 12 min, 3 h 20 min or 2 d 4 h, with a minus if negative; "unknown" for None."""
     if seconds is None:
         return "unknown"
-    sign, left = ("-" if seconds < 0 else ""), abs(round(seconds))
-    if left < 2 * _MINUTE:
-        return f"{sign}{left} s"
-    if left < 2 * _HOUR:
-        return f"{sign}{round(left / _MINUTE)} min"
-    if left < 2 * _DAY:
-        hours, minutes = divmod(round(left / _MINUTE), 60)
+    sign, whole = ("-" if seconds < 0 else ""), abs(round(seconds))
+    if whole < 2 * _MINUTE:
+        return f"{sign}{whole} s"
+    if whole < 2 * _HOUR:
+        return f"{sign}{round(whole / _MINUTE)} min"
+    if whole < 2 * _DAY:
+        hours, minutes = divmod(round(whole / _MINUTE), 60)
         return f"{sign}{hours} h" + (f" {minutes} min" if minutes else "")
-    days, hours = divmod(round(left / _HOUR), 24)
+    days, hours = divmod(round(whole / _HOUR), 24)
     return f"{sign}{days} d" + (f" {hours} h" if hours and days < _MANY_DAYS else "")
 
 
@@ -114,6 +114,6 @@ def render_code(text: str) -> Markup:
     )
 
 
-def format_count(number: int, one: str, many: str = "") -> str:
-    """Return 1 chain, 2 chains or 2,000 chains; `many` is the plural if it is not `one` + s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def format_count(number: int, singular: str, plural: str = "") -> str:
+    """Return 1 chain, 2 chains or 2,000 chains; `plural` if it is not the singular + s."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -9,21 +9,21 @@ if not loaded or type(mirage) ~= "table" then
   mirage = {}
 end
 
-local function tell(name, ...)
+local function call_mirage(name, ...)
   pcall(function(...) mirage[name](...) end, ...)
   return slurm.SUCCESS
 end
 
 function slurm_cli_setup_defaults(options)
-  return tell("setup_defaults", options)
+  return call_mirage("setup_defaults", options)
 end
 
 function slurm_cli_pre_submit(options, offset)
-  return tell("pre_submit", options, offset)
+  return call_mirage("pre_submit", options, offset)
 end
 
 function slurm_cli_post_submit(offset, job_id, step_id)
-  return tell("post_submit", offset, job_id)
+  return call_mirage("post_submit", offset, job_id)
 end
 
 return slurm.SUCCESS

@@ -10,8 +10,8 @@ if not loaded or type(mirage) ~= "table" then
 end
 
 function slurm_job_submit(job, partitions, submit_uid)
-  local asked, refusal = pcall(function() return mirage.submit(job) end)
-  if asked and type(refusal) == "string" then
+  local has_answer, refusal = pcall(function() return mirage.submit(job) end)
+  if has_answer and type(refusal) == "string" then
     slurm.log_user("mirage: %s", refusal)
     return slurm.ERROR
   end

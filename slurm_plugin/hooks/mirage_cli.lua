@@ -12,7 +12,7 @@ local HEAD_BYTES = 65536
 local ID = string.rep("[0-9a-hjkmnp-tv-z]", 20)
 
 local begun, quiet = false, false
-local why -- why a call that asked for a chain got none
+local why -- the reason if a call asked for a chain and got none
 
 local function read(path, bytes)
   local file = io.open(path, "rb")
@@ -48,12 +48,12 @@ local function is_set(name)
   return value ~= nil and value ~= ""
 end
 
--- There the chain's own script asks for nothing and is to submit nothing; the wrapper knows it.
+-- Inside a link the chain's own script asks for no chain but must submit nothing: the wrapper decides.
 local function maybe_in_a_link()
   return is_set("MIRAGE_LINK") and is_set("MIRAGE_DIR") and is_set("SLURM_JOB_ID")
 end
 
--- Ours in a comment is a word mirage:NAME=...; the wrapper knows the names.
+-- Mirage's part of a comment is a word mirage:NAME=...; the wrapper knows the names.
 local function asks(text)
   return string.find(" " .. text, "%smirage:%l[%l-]*[=,]") ~= nil
     or string.find(" " .. text .. " ", "%smirage:never%-overlap%s") ~= nil
@@ -68,16 +68,17 @@ local function asks_before_the_script_is_read(words)
   return is_set("MIRAGE_CHAIN") or is_set("MIRAGE_TOTAL") or maybe_in_a_link()
 end
 
--- Whether the wrapper already has this call in hand: no call may come back to it for ever.
+-- Has the wrapper already handled this call? Then it must not be called again, for ever.
 local function within_wrapper(words)
   for i = 2, #words do
-    -- Of a link that submits the next one, which has no names of a link; a script may say it too.
+    -- A link's carrier submits the next link with this mark, without a link's variables. A script may
+    -- use the mark too, but it has the variables.
     if string.find(words[i], "^mirage:" .. ID .. ":%d+$") and not maybe_in_a_link() then
       return true
     end
   end
   local pid = own_pid()
-  local mark = string.match(os.getenv("SLURM_MIRAGE_PID") or "", "^%d+") -- of the SPANK plugin
+  local mark = string.match(os.getenv("SLURM_MIRAGE_PID") or "", "^%d+") -- set by the SPANK plugin
   for generation = 0, 3 do
     if generation < 2 and mark == pid then
       return true
@@ -95,7 +96,7 @@ local function within_wrapper(words)
   return false
 end
 
--- What a script's leading comment lines ask for; a carrier asks for nothing.
+-- Do a script's leading comment lines ask for a chain? Those of a carrier do not.
 local function script_asks(head)
   for line in string.gmatch(head, "[^\n]*") do
     if string.find(line, "^# mirage carrier ") then
@@ -109,7 +110,7 @@ local function script_asks(head)
   return false
 end
 
--- A file on standard input has been read by now; a pipe has no position.
+-- Is standard input a file? sbatch has read it by now, so its position is not 0; a pipe has none.
 local function stdin_is_a_file()
   local at = string.match(read("/proc/self/fdinfo/0", 4096), "pos:%s*(%d+)")
   return at ~= nil and at ~= "0"
@@ -138,7 +139,7 @@ local function usable()
   return true
 end
 
--- Does not come back, but where nothing was run.
+-- Run the call again through the wrapper, and exit. This returns only if nothing was run.
 local function rerun(words, late)
   if (is_set("MIRAGE_DISABLE") and os.getenv("MIRAGE_DISABLE") ~= "0") or within_wrapper(words) then
     return

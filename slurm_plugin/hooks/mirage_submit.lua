@@ -3,8 +3,8 @@
 -- The script reads a job's comment, and does nothing more if the comment has no `mirage:`. It runs
 -- under slurmctld's locks: it does no input or output, changes nothing of the job, and keeps nothing.
 --
--- It refuses nobody a chain's id. An id can be read in the queue, so who uses it first proves nothing.
--- The service asks the id itself whose it is (mirage/domain/chain.py, is_made_for).
+-- It refuses nobody a chain's id. Anybody can read an id in the queue, so the first use proves nothing.
+-- The id itself says whose it is, and the service checks that (mirage/domain/chain.py, is_made_for).
 local MAX_LINKS = 1000
 local ID = string.rep("[0-9a-hjkmnp-tv-z]", 20)
 local FLAG = "never-overlap"
@@ -17,7 +17,7 @@ for name in string.gmatch(
   NAMES[name] = true
 end
 
--- The items of a request by name; nil where the word is no request but the user's own.
+-- Returns the items of a request by name; nil if the word is the user's own.
 local function request_in(word)
   local text = string.match(word, "^mirage:(.+)$")
   local name, equals = string.match(text or "", "^([%l-]*)(=?)")
@@ -53,7 +53,7 @@ local function refusal_of(word, is_array)
   return nil
 end
 
--- The words of a comment that may concern us: most comments have none.
+-- Iterates over the words of a comment; over none if the comment has no `mirage:`, as most have not.
 local function words_in(comment)
   if type(comment) ~= "string" or not string.find(comment, "mirage:", 1, true) then
     return function() end
@@ -74,7 +74,7 @@ function mirage.submit(job)
   return nil
 end
 
--- For the job_submit.lua of older releases, which calls it.
+-- The job_submit.lua of older releases calls this.
 function mirage.modify()
   return false
 end

@@ -1,7 +1,9 @@
-"""Write the carrier (what a chain submits) and the directory that a chain's links share.
+"""Write the carrier (the script that a chain submits) and the directory that a chain's links share.
 
-The carrier is text, because sbatch takes nothing else: the user's directives, what Mirage has to
-know, the core in carrier.sh, a marker, and then the user's script byte for byte.
+The carrier is text, because sbatch takes nothing else: the user's directives, the chain's settings
+as shell variables, the pieces carrier_*.sh and carrier.sh, a marker line, and then the user's script
+byte for byte. The comments of the pieces travel with it: a carrier of 100 kB is far below the 4 MiB
+that slurmctld accepts by default.
 """
 
 import os
@@ -15,24 +17,27 @@ from mirage_wrapper.chain import build_later_words, parse_interpreter
 
 PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links know it by this path
 SHELL = "/bin/sh"
-# Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
-# (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
+# If there is bash, it runs the carrier: dash drops variables whose names it does not know, and with
+# them exported functions (`module` of Lmod and Environment Modules). --posix keeps bash from reading
+# BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
 FOLDERS = tuple(
     "beat began carrier deadline ends jobs made plans ran requeued returns started waited waits".split()
 )
-# What travels in every carrier, in this order: the last one runs what the others define.
+# The pieces of every carrier, in this order, before carrier.sh: that one calls their functions.
 PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "plan", "loops", "script")
 MOST_NEIGHBOURS = 1000
 ASKS_SLURM = (b"scontrol", b"squeue", b"sacct")
 OCTAL = re.compile(r"[0-7]{1,4}\Z")
-# Burst buffers, by their lines; mail by qsub's option, of which no more is read than that it is there.
+# Lines that make each job of a link costly: burst buffers, and mail by qsub's option (its value is not
+# read).
 COSTLY_LINE = re.compile(rb"(?m)^#(?:BB|DW|BB_LUA|PBS .*-m)\b")
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
-# Which Slurm, and the umask that sbatch gives the job; the other SLURM_ names describe a job.
+# SLURM_ variables that later links get: the configuration, and the umask that sbatch gives the job.
+# All others describe a job.
 KEPT_SLURM = frozenset(["SLURM_CONF", "SLURM_UMASK"])
-# What asks for a chain, and what a link of another chain was told.
+# Variables that later links do not get: requests for a chain, and those of another chain's link.
 NOT_KEPT = frozenset(
     "MIRAGE_CHAIN MIRAGE_TOTAL MIRAGE_CHAIN_ID MIRAGE_DEADLINE MIRAGE_DIR MIRAGE_FLOOR"
     " MIRAGE_RESUME".split()
@@ -40,18 +45,19 @@ NOT_KEPT = frozenset(
 
 
 def make_directory(chain):
-    """Make the chain's directory with all that its links need."""
+    """Make the chain's directory with all files that its links need."""
     base = _make_state_directory(chain.call.environ)
     chain.directory = os.path.join(base, chain.id)
     os.mkdir(chain.directory, 0o700)
     try:
         for folder in FOLDERS:
             os.mkdir(os.path.join(chain.directory, folder), 0o700)
-        saved = filter_environment(chain.call.environ)
+        kept_environ = filter_environment(chain.call.environ)
         write_file(
-            os.path.join(chain.directory, "env"), _join_words(map("%s=%s".__mod__, saved.items()))
+            os.path.join(chain.directory, "env"),
+            _join_words(map("%s=%s".__mod__, kept_environ.items())),
         )
-        write_file(os.path.join(chain.directory, "env.sh"), _format_exports(saved))
+        write_file(os.path.join(chain.directory, "env.sh"), _format_exports(kept_environ))
         write_file(os.path.join(chain.directory, "argv"), _join_words(chain.call.reading.words))
         write_file(os.path.join(chain.directory, "clusters"), os.fsencode(chain.find_clusters()))
         write_file(os.path.join(chain.directory, "style"), chain.settings.style.encode() + b"\n")
@@ -63,9 +69,10 @@ def make_directory(chain):
 
 
 def save_registration(chain, body, why):
-    """Keep a registration that no service took: a running link sends it (mirage_plan.py).
+    """Write down a registration that failed: a running link sends it again (mirage_plan.py).
 
-    `why`: the service's words for `mirage-link status`; empty if no service answered.
+    `body`: None if no link is to send it. `why`: the service's refusal, for `mirage-link status`;
+    empty if no service answered.
     """
     try:
         if why:
@@ -77,12 +84,12 @@ def save_registration(chain, body, why):
 
 
 def remove_directory(chain):
-    """Remove what was laid out for a job that sbatch then refused."""
-    for where, folders, files in os.walk(chain.directory, topdown=False):
+    """Remove the chain's directory, after sbatch has refused the job."""
+    for parent, folders, files in os.walk(chain.directory, topdown=False):
         for name in files:
-            os.unlink(os.path.join(where, name))
+            os.unlink(os.path.join(parent, name))
         for name in folders:
-            path = os.path.join(where, name)
+            path = os.path.join(parent, name)
             if os.path.islink(path):
                 os.unlink(path)
             else:
@@ -91,9 +98,11 @@ def remove_directory(chain):
 
 
 def _link_neighbours(chain):
-    """Links beside the carrier to what lies beside the script: Slurm says Command= of the carrier,
-    and scripts find their own directory by that. Those that the script names come first; a script
-    that asks Slurm nothing costs no file."""
+    """Make links beside the carrier to the files beside the script. Slurm's Command= names the
+    carrier, and some scripts find their own directory by it.
+
+    Files that the script names come first, MOST_NEIGHBOURS in all. A script that calls none of
+    ASKS_SLURM needs no links."""
     text = chain.script.text
     if chain.call.path is None or not any(word in text for word in ASKS_SLURM):
         return
@@ -107,14 +116,15 @@ def _link_neighbours(chain):
 
 
 def write_file(path, data):
-    """Write a file that its owner alone can read; never through a link that is already there."""
+    """Write a new file that its owner alone can read. An existing file or link is an error."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as out:
         out.write(data)
 
 
 def _make_state_directory(environ):
-    """The directory for chains: nobody else may move things in it, nor move it away."""
+    """Return the directory for chains, made if it is absent. Raises PermissionError if anybody else
+    may change it."""
     base = environ.get("MIRAGE_STATE_DIR")
     if not base:
         home = environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
@@ -127,12 +137,13 @@ def _make_state_directory(environ):
 
 
 def filter_environment(environ):
-    """The submitter's environment for the later links."""
+    """Return the submitter's environment for the later links."""
     return {name: value for name, value in sorted(environ.items()) if _is_kept(name)}
 
 
 def _format_exports(environ):
-    """The environment for a shell, where a node has no python3: of names that a shell can set."""
+    """Format the environment as shell commands, for nodes without python3. Names that a shell cannot
+    set are left out."""
     lines = []
     for name, value in environ.items():
         if SHELL_NAME.match(name) and name not in SHELLS_OWN:
@@ -145,11 +156,14 @@ def _is_kept(name):
         return name in KEPT_SLURM
     if name in NOT_KEPT or name.startswith(("MIRAGE_LINK", "MIRAGE_PREV_")):
         return False
-    return name != "" and not name.startswith("-")  # which env would take for an option
+    return name != "" and not name.startswith("-")  # env would take such a name for an option
 
 
 def render_carrier(chain):
-    """The carrier as bytes."""
+    """Return the carrier in bytes.
+
+    mirage_offset is the position of the user's script in it, counted from 1 as `tail -c +N` does.
+    """
     text = _render_head(chain) + _read_core() + invocation.END_OF_CORE
     offset = b"mirage_offset=%010d\n"
     text = text.replace(offset % (0,), offset % (len(text) + 1,), 1)
@@ -197,26 +211,23 @@ def _render_head(chain):
 
 
 def read_umask(environ):
-    """Return the umask that sbatch gives the job of this submission.
-
-    A variable goes before the process's own.
-    """
-    told = environ.get("SLURM_UMASK", "")
-    if OCTAL.match(told):
-        return int(told, 8)
+    """Return the umask that sbatch gives the job: SLURM_UMASK, else that of this process."""
+    umask = environ.get("SLURM_UMASK", "")
+    if OCTAL.match(umask):
+        return int(umask, 8)
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _find_url(environ):
-    """Return the service's URL for the links, on whichever host; empty: as that host is told."""
+    """Return the service's URL for the links on any host; empty: by the configuration of each host."""
     url = mirage_service.url(environ)
     return "" if url.startswith(mirage_service.UNIX) else url
 
 
 def _find_cluster(environ):
-    """Return the cluster of the service at that URL; empty: the cluster of the job."""
+    """Return the name of the service's cluster; empty: the cluster of the job."""
     try:
         return mirage_service.cluster(environ)
     except mirage_service.Unreachable:
@@ -224,8 +235,8 @@ def _find_cluster(environ):
 
 
 def _list_settings(settings):
-    """The chain's settings as the core reads them; empty is none."""
-    asked = [
+    """Return (name, text) of the chain's settings for the carrier; "" for an unset one."""
+    values = [
         ("links", settings.links),
         ("total", settings.total_s),
         ("until", _make_absolute(settings.until_file)),
@@ -241,12 +252,12 @@ def _list_settings(settings):
         ("lead", settings.lead_s),
         ("service", settings.service),
     ]
-    return [(name, "" if value is None else str(value)) for name, value in asked]
+    return [(name, "" if value is None else str(value)) for name, value in values]
 
 
 def bound_returns(chain):
-    """Return how often a link may give its nodes back where client.conf is as on this host. A bound
-    that is no number allows none, as in mirage_return.py."""
+    """Return how often a link may give its nodes back, by client.conf of this host. A bound that is
+    no number allows none, as in mirage_return.py."""
     import mirage_forecast
 
     bound = mirage_service.read_configured("max_returns", chain.call.environ)
@@ -256,34 +267,33 @@ def bound_returns(chain):
 def _choose_returns(chain):
     """Return how often a link may give its nodes back.
 
-    Not once, where each job of the link costs more than its nodes: mail at its end, which would be
-    read as the script's; burst buffers that are filled; nodes that are rebooted.
+    Return 0 if each job of a link costs more than its nodes: mail at its end, which the user would
+    take for the script's end; burst buffers that are filled; nodes that are rebooted.
     """
-    readings = (chain.said, chain.call.reading)
+    readings = (chain.directives, chain.call.reading)
     options = [option for reading in readings for option in reading.options]
     kinds = ",".join(option.value or "" for option in options if option.name == "mail-type")
-    mails = not {"END", "ALL"}.isdisjoint(kinds.upper().replace(" ", "").split(","))
-    costs = any(option.name in ("bb", "bbf", "reboot") for option in options)
-    if mails or costs or COSTLY_LINE.search(chain.script.text):
+    has_mail = not {"END", "ALL"}.isdisjoint(kinds.upper().replace(" ", "").split(","))
+    has_costly_option = any(option.name in ("bb", "bbf", "reboot") for option in options)
+    if has_mail or has_costly_option or COSTLY_LINE.search(chain.script.text):
         return 0
     return chain.settings.returns
 
 
 def _choose_brief(settings):
-    """Return the meaning of a link that finds nothing to do: "ends", the chain's end.
-
-    None if the user has said that the chain goes on after COMPLETED.
-    """
-    return None if "continue" in settings.asked else "ends"
+    """Return "ends" if a link that finds nothing to do ends the chain; None if it does not, because
+    the user has stated --mirage-continue."""
+    return None if "continue" in settings.stated_names else "ends"
 
 
 def _make_absolute(path):
-    """A path of the user's, seen from the directory of the submission."""
+    """Return a path of the user's, made absolute from the directory of the submission."""
     return None if path is None else os.path.join(os.getcwd(), path)
 
 
 def _render_functions(chain):
-    """The places where the user's own words stand: sbatch's line, and the interpreter's."""
+    """Render the two shell functions with the user's own words: sbatch's call for a later link, and
+    the interpreter's call for the script."""
     before, after = build_later_words(chain)
     words = [quote_word(word) for word in before]
     words += [b'"$@"'] + [quote_word(word) for word in [*after, chain.get_carrier_path()]]
@@ -291,13 +301,15 @@ def _render_functions(chain):
     words += [quote_word(word) for word in chain.get_arguments()]
     run = b" ".join(quote_word(os.fsdecode(word)) for word in parse_interpreter(chain.script.text))
     return (
-        b'mirage_run_sbatch() { mirage_in_env "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
+        b'mirage_run_sbatch() { mirage_run_in_environment "$mirage_sbatch" '
+        + b" ".join(words)
+        + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
     )
 
 
 def quote_word(word):
-    """A word as the shell reads it back, whatever it holds."""
+    """Quote a word for the shell, in bytes, whatever it holds."""
     return b"'" + os.fsencode(word).replace(b"'", b"'\\''") + b"'"
 
 

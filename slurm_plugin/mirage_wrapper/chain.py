@@ -1,4 +1,4 @@
-"""A chain in the making: its id, its script, and what each of its links is submitted with."""
+"""A chain in the making: its id, its script, and the options that each of its links is submitted with."""
 
 import os
 import time
@@ -22,26 +22,28 @@ class Script(object):
 
 
 class Chain(object):
-    """A chain in the making: where its files are, and what each of its links is submitted with."""
+    """A chain in the making: where its files are, and the options that each link is submitted with."""
 
-    __slots__ = ("call", "comment", "directory", "id", "said", "script", "settings")
+    __slots__ = ("call", "comment", "directives", "directory", "id", "script", "settings")
 
     def __init__(self, call, settings):
         self.call = call
-        self.said = call.said
+        self.directives = call.directives
         self.settings = settings
         self.id = make_id()
         self.script = Script(get_job_name(call), _read_sound_script(call))
         self.directory = None
         self.comment = parse_comment(call.get_comment())[0]
-        told = _format_told(settings)
-        self.comment = (self.comment + " " + told).strip(" ") if told else self.comment
+        service_note = _format_service_note(settings)
+        self.comment = (
+            (self.comment + " " + service_note).strip(" ") if service_note else self.comment
+        )
 
     def format_tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
 
     def find_clusters(self):
-        return invocation.find_clusters(self.call.reading, self.said, self.call.environ)
+        return invocation.find_clusters(self.call.reading, self.directives, self.call.environ)
 
     def format_comment(self, link):
         return (self.comment + " " + self.format_tag(link)).lstrip(" ")
@@ -50,12 +52,12 @@ class Chain(object):
         return os.path.join(self.directory, "carrier", self.script.name)
 
     def split_words(self, without):
-        """The user's options: those of the first component, and what comes after them."""
+        """Return the user's options: those of the job's first component, and those after them."""
         reading = self.call.reading
-        until = len(reading.words) if reading.script is None else reading.script
+        end = len(reading.words) if reading.script is None else reading.script
         drop, insert = without | {"wrap"}, reading.insert
         return reading.list_words_without(drop, 0, insert), reading.list_words_without(
-            drop, insert, until
+            drop, insert, end
         )
 
     def get_arguments(self):
@@ -63,30 +65,34 @@ class Chain(object):
         return [] if reading.script is None else reading.words[reading.script + 1 :]
 
     def choose_open_mode(self):
-        """Each link adds to the output of the last one, unless the user chose."""
-        chose = self.call.reading.has_option("open-mode") or self.said.has_option("open-mode")
-        return "" if chose or "SBATCH_OPEN_MODE" in self.call.environ else "--open-mode=append"
+        """Return an option that makes each link append to the job's output; "" if the user chose."""
+        is_chosen = self.call.reading.has_option("open-mode") or self.directives.has_option(
+            "open-mode"
+        )
+        return "" if is_chosen or "SBATCH_OPEN_MODE" in self.call.environ else "--open-mode=append"
 
 
-def _format_told(settings):
-    """Format what the jobs tell a service that finds them and was never told of the chain."""
-    told = ["service=none"] if settings.service == "none" else []
-    told += ["lead=%d" % (settings.lead_s // 60,)] if settings.lead_s else []
-    return "mirage:" + ",".join(told) if told else ""
+def _format_service_note(settings):
+    """Format settings for the jobs' comment. A service that knows the chain only by its jobs in the
+    queue reads them there."""
+    items = ["service=none"] if settings.service == "none" else []
+    items += ["lead=%d" % (settings.lead_s // 60,)] if settings.lead_s else []
+    return "mirage:" + ",".join(items) if items else ""
 
 
 class Unsound(Exception):
-    """sbatch will refuse this script, in its own words."""
+    """sbatch will refuse this script, so sbatch is run to say why."""
 
 
 def make_id():
-    """100 bits that sort by time: 35 of seconds, 45 of chance, and 20 that tie the id to its user:
-    whoever reads it in the queue cannot register it as theirs (mirage/domain/chain.py, made_for)."""
+    """Return a chain's id: 100 bits that sort by time. 35 are seconds, 45 are random, and 20 tie the
+    id to its user: nobody who reads the id in the queue can register it as their own
+    (is_made_for in mirage/domain/chain.py)."""
     bits = (int(time.time()) & (2**35 - 1)) << 45
     bits |= int.from_bytes(os.urandom(6), "big") & (2**45 - 1)
-    made = _encode_letters(bits, 75)
-    words = "%s:%d" % (made, os.getuid())
-    return made + _encode_letters(int(mirage_client.hash_sha256(words.encode("ascii"))[:5], 16), 15)
+    stem = _encode_letters(bits, 75)
+    text = "%s:%d" % (stem, os.getuid())
+    return stem + _encode_letters(int(mirage_client.hash_sha256(text.encode("ascii"))[:5], 16), 15)
 
 
 def _encode_letters(bits, shift):
@@ -94,7 +100,7 @@ def _encode_letters(bits, shift):
 
 
 def get_job_name(call):
-    """The name that sbatch would give the job, which is that of the carrier's file."""
+    """Return the name that sbatch would give the job. The carrier's file has the same name."""
     if call.reading.get_value("wrap") is not None:
         return "wrap"
     if call.reading.script is None:
@@ -112,7 +118,7 @@ def _read_sound_script(call):
 
 
 def parse_interpreter(text):
-    """The words that the kernel runs a script with: a path and, as one word, the rest."""
+    """Return the words by which the kernel runs a script: a path, and the rest of the line as one."""
     line = text.split(b"\n", 1)[0][2:].strip(b" \t")
     path, _, rest = line.replace(b"\t", b" ").partition(b" ")
     if not path:
@@ -133,7 +139,7 @@ def build_first_words(chain):
 
 
 def build_later_words(chain):
-    """The user's options for a later link: those before and those after what each link adds."""
+    """Return the user's options for a later link: those before and those after the link's own."""
     before, after = chain.split_words(FIRST_LINK_ONLY)
-    undone = (("begin", "--begin=now"), ("dependency", "--dependency=0"))
-    return before + [word for name, word in undone if chain.said.has_option(name)], after
+    resets = (("begin", "--begin=now"), ("dependency", "--dependency=0"))
+    return before + [word for name, word in resets if chain.directives.has_option(name)], after

@@ -1,26 +1,27 @@
-"""Refuse what cannot be a chain, in a sentence that the user reads. A plain call does not load this."""
+"""Refuse a job that cannot be a chain, in a sentence for the user. A plain call does not load this."""
 
 import os
 
 from mirage_wrapper.invocation import Refused, find_clusters, format_word
 
 
-def check_eligibility(reading, said, environ, head, links):
-    """Refuse what cannot be a link. `said` are the script's directives, `head` its first lines."""
+def check_eligibility(reading, directives, environ, head, links):
+    """Raise Refused if the job cannot be a link. `directives`: the script's own; `head`: its leading
+    comment lines."""
 
     def has(name):
-        return reading.has_option(name) or said.has_option(name)
+        return reading.has_option(name) or directives.has_option(name)
 
-    if links > 1 and has_shared_log(reading, said, environ):
+    if links > 1 and has_shared_log(reading, directives, environ):
         raise Refused(
             "--open-mode=truncate with one output file for all links: a link that starts early"
             " would empty the log of the link before. Put %j into the file's name, or append"
         )
     pbs = _read_pbs_options(reading, environ, head)
-    _check_dependency(reading, said)
+    _check_dependency(reading, directives)
     if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
         raise Refused("a job array cannot be a chain")
-    if said.has_option("hold") or b"-h" in pbs:
+    if directives.has_option("hold") or b"-h" in pbs:
         raise Refused("the line #SBATCH --hold would hold every link: use `sbatch --hold` instead")
     if has("wait") or environ.get("SBATCH_WAIT") is not None:
         raise Refused("a job submitted with --wait cannot be a chain")
@@ -30,22 +31,22 @@ def check_eligibility(reading, said, environ, head, links):
         raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
     if (reading.get_value("export-file") or "").isdigit():
         raise Refused("--export-file=N is open for this call alone: a chain needs a file's name")
-    clusters = find_clusters(reading, said, environ)
+    clusters = find_clusters(reading, directives, environ)
     if "," in clusters or clusters == "all":
         raise Refused(
             "a chain stays on one cluster: name one cluster with -M, not %s" % format_word(clusters)
         )
 
 
-def _check_dependency(reading, said):
+def _check_dependency(reading, directives):
     """Refuse `singleton`, by which a component waits for all jobs of its name.
 
     Words of the call replace those of the script, as sbatch ranks them; sbatch reads `singleton` in
     any case.
     """
-    for component in range(max(reading.components, said.components)):
+    for component in range(max(reading.components, directives.components)):
         value = reading.get_value("dependency", component)
-        value = said.get_value("dependency", component) if value is None else value
+        value = directives.get_value("dependency", component) if value is None else value
         terms = (value or "").replace("?", ",").lower().split(",")
         if any(term.strip().startswith("singleton") for term in terms):
             raise Refused(
@@ -63,33 +64,34 @@ def check_script(text):
         )
 
 
-def has_shared_log(reading, said, environ):
+def has_shared_log(reading, directives, environ):
     """Return whether each link would empty a file that the link before it may still write."""
-    mode = _find_value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
+    mode = _find_value("open-mode", "", "SBATCH_OPEN_MODE", reading, directives, environ) or ""
     if mode[:1] not in ("t", "T"):  # as sbatch reads it
         return False
     names = [
-        _find_value("output", "o", "SBATCH_OUTPUT", reading, said, environ),
-        _find_value("error", "e", "SBATCH_ERROR", reading, said, environ),
+        _find_value("output", "o", "SBATCH_OUTPUT", reading, directives, environ),
+        _find_value("error", "e", "SBATCH_ERROR", reading, directives, environ),
     ]
     return any(name and name != os.devnull and not _has_job_number(name) for name in names)
 
 
 def find_value(name, letter, variable, call):
-    """An option of this call as sbatch ranks it; None where nobody gave it."""
-    return _find_value(name, letter, variable, call.reading, call.said, call.environ)
+    """Return the value of an option of this call, as sbatch ranks the places; None if it is unset."""
+    return _find_value(name, letter, variable, call.reading, call.directives, call.environ)
 
 
-def _find_value(name, letter, variable, reading, said, environ):
-    """An option as sbatch ranks it: the command line, the environment, the directives."""
-    found = None
-    for options, between in ((said.options, variable), (reading.options, None)):
+def _find_value(name, letter, variable, reading, directives, environ):
+    """Return the value of an option. The command line overrides the environment, and the environment
+    overrides the directives, as in sbatch."""
+    value = None
+    for options, environment_variable in ((directives.options, variable), (reading.options, None)):
         for option in options:
             if option.name in (name, letter):
-                found = option.value
-        if between and environ.get(between):
-            found = environ[between]
-    return found
+                value = option.value
+        if environment_variable and environ.get(environment_variable):
+            value = environ[environment_variable]
+    return value
 
 
 def _has_job_number(pattern):
@@ -103,7 +105,7 @@ def _has_job_number(pattern):
 
 
 def _read_pbs_options(reading, environ, head):
-    """The short options in #PBS lines, which sbatch reads too: of these -J and -t make an array."""
+    """Return the short options in #PBS lines, which sbatch reads too. -J and -t make a job array."""
     if b"#PBS" not in head or reading.has_option("ignore-pbs") or "SBATCH_IGNORE_PBS" in environ:
         return frozenset()
     lines = [line.split() for line in head.split(b"\n") if line.startswith(b"#PBS")]

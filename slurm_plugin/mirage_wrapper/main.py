@@ -1,6 +1,6 @@
-"""The wrapped sbatch: plain sbatch for all who ask for nothing, a chain's first link for the rest.
+"""The wrapped sbatch: it runs the real sbatch, or submits a chain's first link if the call asks so.
 
-Whatever goes wrong here before the submission, the real sbatch is run and one line says why.
+If anything goes wrong here before the submission, the real sbatch runs and one line says why.
 Nothing is imported that a plain call does not need.
 """
 
@@ -35,7 +35,7 @@ def main(argv):
         invocation.report(call, "%s; submitted without a chain" % (why,))
         return invocation.exec_sbatch(call)
     except Exception as error:
-        if call.code is not None:  # never twice
+        if call.code is not None:  # the job is submitted: never submit twice
             invocation.report(call, "%s: %s" % (type(error).__name__, error))
             return call.code
         invocation.report(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
@@ -56,18 +56,18 @@ def _restore_process():
 def _restore_variable(name):
     """Set a variable back to what this process was started with."""
     try:
-        with open("/proc/self/environ", "rb") as given:
-            found = [e for e in given.read().split(b"\0") if e.startswith(name + b"=")]
+        with open("/proc/self/environ", "rb") as file:
+            entries = [entry for entry in file.read().split(b"\0") if entry.startswith(name + b"=")]
     except OSError:
         return
-    if found:
-        os.environb[name] = found[0][len(name) + 1 :]
+    if entries:
+        os.environb[name] = entries[0][len(name) + 1 :]
     else:
         del os.environb[name]
 
 
 def _get_error_code(environ):
-    """sbatch's own code for an error of its own."""
+    """Return the exit code that sbatch would have for an error of its own."""
     code = environ.get("SLURM_EXIT_ERROR", "")
     return int(code) & 255 or 1 if code.isdigit() else 1
 
@@ -101,23 +101,23 @@ def _handle_call(call):
 
 
 def _submit_request(call, head):
-    """Submit a chain where this call asks for one that can be, else the job."""
+    """Submit a chain if this call asks for a possible one, else submit the plain job."""
     from mirage_wrapper.settings import read_settings
 
     reading = call.reading
     settings = read_settings(call, head)
-    # Behind a word that is not understood no option is found: a chain's may stand there.
-    lost = reading.not_understood is not None and _has_own_option(reading)
-    if (settings is None and not lost) or not _can_carry(call):
+    # No option is found after a word that is not understood: a chain's option may stand there.
+    may_hide_request = reading.not_understood is not None and _has_own_option(reading)
+    if (settings is None and not may_hide_request) or not _can_carry(call):
         return invocation.exec_sbatch(call)
-    if reading.script is None and reading.get_value("wrap") is None:  # it may come through a pipe
+    if reading.script is None and reading.get_value("wrap") is None:  # it is on standard input
         head = invocation.cut_leading_block(invocation.read_script(call))
         settings = read_settings(call, head)
         if invocation.CARRIER_MARK in head:
             return invocation.exec_sbatch(call)
     from mirage_wrapper import eligibility, submission
 
-    eligibility.check_eligibility(reading, call.said, call.environ, head, settings.links)
+    eligibility.check_eligibility(reading, call.directives, call.environ, head, settings.links)
     return submission.submit_chain(call, settings)
 
 
@@ -126,17 +126,17 @@ def _has_own_option(reading):
 
 
 def _report_script_words(call, head):
-    """An option behind the script is the script's own word: whoever meant it for us is told."""
+    """Tell the user if an option of Mirage's stands after the script: then the script gets it."""
     reading = call.reading
-    # A directive of ours is SPANK's, by which such a call comes here twice.
+    # With `#SBATCH --mirage-...` lines the SPANK plugin calls the wrapper a second time.
     if reading.script is None or b"--mirage-" in head:
         return
     for word in reading.words[reading.script + 1 :]:
         if word.startswith("--" + MIRAGE):
-            shown = invocation.format_word(word)
+            quoted = invocation.format_word(word)
             invocation.report(
                 call,
-                "%s stands behind the script: the script gets the option, not sbatch" % (shown,),
+                "%s stands behind the script: the script gets the option, not sbatch" % (quoted,),
             )
             return
 
@@ -152,12 +152,12 @@ def _can_carry(call):
     """Return whether this call can be carried; if not, the real sbatch has its own words for it."""
     reading = call.reading
     if reading.has_option("test-only") or ASKS_NOTHING.intersection(
-        o.name for o in reading.options
+        option.name for option in reading.options
     ):
         return False
     if reading.not_understood is not None:
-        shown = invocation.format_word(reading.not_understood)
-        invocation.report(call, "sbatch does not list the option %s: no chain is made" % (shown,))
+        quoted = invocation.format_word(reading.not_understood)
+        invocation.report(call, "sbatch does not list the option %s: no chain is made" % (quoted,))
         return False
     if reading.get_value("wrap") is not None:
         return reading.script is None

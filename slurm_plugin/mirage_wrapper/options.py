@@ -1,8 +1,8 @@
 """Read sbatch's words far enough to find the script and the few options that a chain depends on.
 
-This is not sbatch's parser: what it does not know it reports as not understood, and the real
-sbatch speaks for itself. The table is that of 22.05, asked of the binary. What it does not know is
-asked of the sbatch that is there (discovery.py).
+This is not sbatch's parser: it reports a word that it does not know as not understood, and the real
+sbatch judges it. The table is that of 22.05, as the binary lists it. About other options the
+installed sbatch is asked (discovery.py).
 """
 
 NOTHING, MAYBE, VALUE = "-", "?", "="
@@ -32,7 +32,7 @@ LATER = {
         " tres-per-task"
     ),
 }
-"""Names of newer releases, known where they stand in full: an older sbatch abbreviates without them."""
+"""Names of newer releases. They are known only in full: an older sbatch abbreviates without them."""
 
 ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node"}
 MIRAGE = "mirage-"
@@ -60,10 +60,10 @@ SHORT_NAMES = {
 }
 
 
-class Known(object):
-    """The options of one sbatch: `names` and `letters`, each with what it takes.
+class OptionTable(object):
+    """The options of one sbatch: kinds by long name and by letter.
 
-    `later`: names that are known where they stand in full, and shorten no other's abbreviation.
+    `later`: kinds of names that are known only in full, and make no abbreviation ambiguous.
     """
 
     __slots__ = ("later", "letters", "names")
@@ -76,14 +76,14 @@ class Known(object):
     def get_kind(self, name):
         return self.names.get(name) or self.later.get(name)
 
-    def find_full_name(self, given):
+    def find_full_name(self, word):
         """Resolve an abbreviation as getopt_long does; None for an unknown or ambiguous one."""
-        if given in MIRAGE_NAMES or self.get_kind(given):
-            return given
-        if given.startswith(MIRAGE):
+        if word in MIRAGE_NAMES or self.get_kind(word):
+            return word
+        if word.startswith(MIRAGE):
             return None
-        found = [name for name in self.names if name.startswith(given)]
-        return found[0] if len(found) == 1 else None
+        candidates = [name for name in self.names if name.startswith(word)]
+        return candidates[0] if len(candidates) == 1 else None
 
 
 def _map_kinds(lists):
@@ -91,7 +91,7 @@ def _map_kinds(lists):
 
 
 LATER_KINDS = _map_kinds(LATER)
-TABLE = Known(
+TABLE = OptionTable(
     _map_kinds({NOTHING: FLAGS, MAYBE: OPTIONAL, VALUE: REQUIRED}),
     _map_kinds(
         {
@@ -105,7 +105,10 @@ TABLE = Known(
 
 
 class Option(object):
-    """One option as it stood: its full name, its value or None, and the words it took."""
+    """One option of a call: its full name, its value or None, and the words it took.
+
+    `first` and `last`: the indices of these words. `component`: of a heterogeneous job, from 0.
+    """
 
     __slots__ = ("component", "first", "kind", "last", "letter", "name", "value")
 
@@ -118,7 +121,7 @@ class Option(object):
         self.kind = self.letter = None
 
     def format_words(self):
-        """A short option written out alone, for one that shared its word with others."""
+        """Write out a short option in words of its own, if it shared its word with others."""
         word = "-" + self.letter
         if self.value is None:
             return [word]
@@ -126,14 +129,16 @@ class Option(object):
 
 
 class Reading(object):
-    """The options found in `words`. `insert` is where more options for the first component go.
+    """The options found in `words`.
 
-    `sure`: each option stood in full, and was known.
+    `sure`: each option is known and written in full. `script`: the index of the script, or None.
+    `insert`: where more options for the first component go. `not_understood`: the first word that
+    is not understood, or None; no option is found after it.
     """
 
-    def __init__(self, words, known=TABLE):
+    def __init__(self, words, table=TABLE):
         self.words = words
-        self.known = known
+        self.table = table
         self.sure = True
         self.options = []
         self.script = None
@@ -142,38 +147,42 @@ class Reading(object):
         self.not_understood = None
 
     def get_value(self, name, component=0):
-        """The value that counts of an option that takes one, None where it was not given."""
-        found = None
+        """Return the value of an option that takes one: the last one counts. None if it is absent."""
+        value = None
         for option in self.options:
             if option.name == name and option.component == component:
-                found = option.value
-        return found
+                value = option.value
+        return value
 
     def has_option(self, name):
         return any(option.name == name for option in self.options)
 
-    def list_words_without(self, names, first=0, until=None):
-        """The words from `first` to before `until`, without these options and without Mirage's."""
-        until = len(self.words) if until is None else until
+    def list_words_without(self, names, first=0, end=None):
+        """Return the words from `first` to before `end`, without these options and without Mirage's."""
+        end = len(self.words) if end is None else end
         groups = {}
         for option in self.options:
             groups.setdefault(option.first, []).append(option)
         kept = []
-        at = first
-        while at < until:
-            group = groups.get(at, [])
-            left = [o for o in group if o.name not in names and not o.name.startswith(MIRAGE)]
-            last = max([o.last for o in group] + [at])
-            if len(left) == len(group):
-                kept.extend(self.words[at : last + 1])
+        index = first
+        while index < end:
+            group = groups.get(index, [])
+            remaining = [
+                option
+                for option in group
+                if option.name not in names and not option.name.startswith(MIRAGE)
+            ]
+            last = max([option.last for option in group] + [index])
+            if len(remaining) == len(group):
+                kept.extend(self.words[index : last + 1])
             else:
-                for option in left:
+                for option in remaining:
                     kept.extend(option.format_words())
-            at = last + 1
+            index = last + 1
         return kept
 
     def list_own_words(self):
-        """The words before the script: sbatch's, not the script's."""
+        """Return the words before the script: sbatch's own, not the script's arguments."""
         return self.words if self.script is None else self.words[: self.script]
 
     def list_plain_words(self):
@@ -181,32 +190,32 @@ class Reading(object):
         return self.list_words_without(())
 
 
-def read_words(words, known=TABLE):
-    """Read the words after `sbatch`, of an sbatch that has the options `known`."""
-    reading = Reading(words, known)
-    at = 0
-    while at < len(words) and reading.not_understood is None:
-        word = words[at]
+def read_words(words, table=TABLE):
+    """Read the words after `sbatch`, for an sbatch with this OptionTable."""
+    reading = Reading(words, table)
+    index = 0
+    while index < len(words) and reading.not_understood is None:
+        word = words[index]
         if word == ":":
             if reading.insert is None:
-                reading.insert = at
+                reading.insert = index
             reading.components += 1
-            at += 1
+            index += 1
         elif word == "--":
             if reading.insert is None:
-                reading.insert = at
-            at += 1
+                reading.insert = index
+            index += 1
             break
         elif word.startswith("--"):
-            at = _read_long_option(reading, at)
+            index = _read_long_option(reading, index)
         elif word.startswith("-") and word != "-":
-            at = _read_short_options(reading, at)
+            index = _read_short_options(reading, index)
         else:
             break
     if reading.insert is None:
-        reading.insert = min(at, len(words))
-    if at < len(words) and reading.not_understood is None:
-        reading.script = at
+        reading.insert = min(index, len(words))
+    if index < len(words) and reading.not_understood is None:
+        reading.script = index
     return reading
 
 
@@ -216,59 +225,59 @@ def _add_option(reading, name, value, first, last):
     return option
 
 
-def _read_long_option(reading, at):
-    word = reading.words[at]
-    given, equals, value = word[2:].partition("=")
-    name = reading.known.find_full_name(given)
-    if name != given and not given.startswith(MIRAGE):
+def _read_long_option(reading, index):
+    word = reading.words[index]
+    written_name, equals, value = word[2:].partition("=")
+    name = reading.table.find_full_name(written_name)
+    if name != written_name and not written_name.startswith(MIRAGE):
         reading.sure = False
     if name is None:
-        if equals:  # a site's plug-in option or a newer one: one word whatever it means
-            _add_option(reading, given, value, at, at)
+        if equals:  # a plug-in's option or a newer one: one word in any case
+            _add_option(reading, written_name, value, index, index)
         else:
             reading.not_understood = word
-        return at + 1
-    kind = _get_kind(name, reading.known)
+        return index + 1
+    kind = _get_kind(name, reading.table)
     if kind == NOTHING and equals:
         reading.sure = reading.sure and name in MIRAGE_FLAGS
         reading.not_understood = word
     if equals or kind != VALUE:
-        _add_option(reading, name, value if equals else None, at, at)
-        return at + 1
-    if at + 1 >= len(reading.words):
+        _add_option(reading, name, value if equals else None, index, index)
+        return index + 1
+    if index + 1 >= len(reading.words):
         reading.not_understood = word
-        return at + 1
-    _add_option(reading, name, reading.words[at + 1], at, at + 1)
-    return at + 2
+        return index + 1
+    _add_option(reading, name, reading.words[index + 1], index, index + 1)
+    return index + 2
 
 
-def _get_kind(name, known):
+def _get_kind(name, table):
     if name in MIRAGE_NAMES:
         return NOTHING if name in MIRAGE_FLAGS else VALUE
-    return known.get_kind(name)
+    return table.get_kind(name)
 
 
-def _read_short_options(reading, at):
+def _read_short_options(reading, index):
     """Read `-N2`, `-N 2`, `-HQ`, `-HN2` and the like."""
-    word = reading.words[at]
+    word = reading.words[index]
     for i in range(1, len(word)):
         letter, rest = word[i], word[i + 1 :]
-        kind = reading.known.letters.get(letter)
+        kind = reading.table.letters.get(letter)
         name = SHORT_NAMES.get(letter, letter)
-        last = at
+        last = index
         if kind == NOTHING:
             value = None
         elif kind == MAYBE:
             value = rest or None
-        elif kind == VALUE and (rest or at + 1 < len(reading.words)):
-            last = at if rest else at + 1
-            value = rest or reading.words[at + 1]
+        elif kind == VALUE and (rest or index + 1 < len(reading.words)):
+            last = index if rest else index + 1
+            value = rest or reading.words[index + 1]
         else:
             reading.sure = kind is not None and reading.sure
             reading.not_understood = word
-            return at + 1
-        option = _add_option(reading, name, value, at, last)
+            return index + 1
+        option = _add_option(reading, name, value, index, last)
         option.letter, option.kind = letter, kind
         if kind != NOTHING:
             return last + 1
-    return at + 1
+    return index + 1

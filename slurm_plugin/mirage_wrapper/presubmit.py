@@ -1,7 +1,7 @@
 """Submit all later links at once, for sites where compute nodes may not submit.
 
-Each depends on every link before it, not on the last alone: cancelling a link that waits would
-otherwise meet the next one's dependency and start it beside the link that runs.
+Each link depends on every link before it, not on the last alone. Otherwise the cancellation of a
+waiting link would satisfy the next one's dependency, and start it beside the running link.
 """
 
 import os
@@ -11,9 +11,9 @@ from mirage_wrapper.chain import build_later_words
 
 
 def submit_later_links(chain, first):
-    """Submit the links 2, 3, ... behind job `first`; where sbatch refuses one, that is where it ends.
+    """Submit the links 2, 3, ... behind job `first`, until sbatch refuses one.
 
-    The links then put the next one in place themselves, as in a chain that is not presubmitted.
+    From there on the links submit the next one themselves, as in any other chain.
     """
     jobs = [first]
     environ = carrier.filter_environment(chain.call.environ)
@@ -31,20 +31,20 @@ def submit_later_links(chain, first):
 
 
 def _submit_link(chain, link, jobs, environ):
-    """The job of this link, or None and sbatch's words."""
+    """Submit a link. Return its job and sbatch's complaint; the job is None after a failure."""
     before, after = build_later_words(chain)
-    own = ["--parsable", "--dependency=afterany:" + ":".join(map(str, jobs))]
-    own += ["--comment=" + chain.format_comment(link), chain.choose_open_mode()]
-    words = before + [word for word in own if word] + after
+    link_words = ["--parsable", "--dependency=afterany:" + ":".join(map(str, jobs))]
+    link_words += ["--comment=" + chain.format_comment(link), chain.choose_open_mode()]
+    words = before + [word for word in link_words if word] + after
     words += [chain.get_carrier_path(), chain.format_tag(link)] + chain.get_arguments()
-    code, said, complaint = process.run_silently(chain.call.real, words, environ)
-    job = process.find_job_id(said, chain, link) if code == 0 else None
+    code, output, complaint = process.run_silently(chain.call.real, words, environ)
+    job = process.find_job_id(output, chain, link) if code == 0 else None
     why = complaint.decode("utf-8", "replace").strip().split("\n")[0]
     return job, why or "sbatch ended with %d and printed no job id" % (code,)
 
 
 def _record_job(chain, link, job):
-    """Write down the job of a link, as the link that came before it would."""
+    """Write down the job of a link, as its predecessor does in any other chain."""
     path = os.path.join(chain.directory, "jobs", str(link))
     carrier.write_file(path + ".new", b"%d\n" % (job,))
     os.rename(path + ".new", path)

@@ -1,40 +1,41 @@
-"""Tell the Mirage service of a new chain, within two seconds in all or not at all.
+"""Register a new chain with the Mirage service, within two seconds in all or not at all.
 
-A running link tells the service later what could not be told then (mirage_plan.py).
+If that fails, a running link registers the chain later (mirage_plan.py).
 """
 
 import os
 
 from mirage_client import LIMIT_S, Misread, ServiceRefused, Unreachable, post_chain, read_to_end
 
-RESERVE_S = 0.2  # of it for all that the wrapper does besides
+RESERVE_S = 0.2  # part of the limit for all else that the wrapper does
 TAKEN = b"taken"
-NEW = ("max_returns", "style")  # an older service may take none of them; the newest first
+NEW = ("max_returns", "style")  # fields that an older service may refuse; the newest first
 
 
 def register_chain(chain_id, job, settings, environ):
-    """POST the chain; whoever submitted it is shown by MUNGE.
+    """POST the chain. MUNGE proves who submits it.
 
-    Raises ServiceRefused if the service answers 4xx, Unreachable if none answers. The request is
-    sent in a process of its own: neither a name server nor munged, silent both, can hold up the user.
+    Raises ServiceRefused if the service answers 4xx, Unreachable if none answers. A process of its
+    own sends the request: a silent name server or munged cannot hold up the user.
     """
     import _signal
 
-    said, word = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
-            os.close(said)
-            os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
+            os.close(read_end)
+            # A reader of our output must not wait for this process.
+            os.dup2(os.open(os.devnull, os.O_RDWR), 1)
             fields = _list_fields(chain_id, job, settings)
-            os.write(word, _try_request(fields, chain_id, environ))
+            os.write(write_end, _try_request(fields, chain_id, environ))
         finally:
             os._exit(0)
-    os.close(word)
-    answer = read_to_end(said)
+    os.close(write_end)
+    answer = read_to_end(read_end)
     os.waitpid(child, 0)
     if answer != TAKEN:
         why = answer.decode("utf-8", "replace") or "no answer in %g s" % (LIMIT_S - RESERVE_S,)
@@ -42,12 +43,12 @@ def register_chain(chain_id, job, settings, environ):
 
 
 def _try_request(fields, chain_id, environ):
-    """Send the request and return its result in a line."""
+    """Send the request. Return TAKEN, or the reason of the failure in a line."""
     try:
         for name in [name for name in NEW if name in dict(fields)]:
             try:
                 post_chain(chain_id, _format_body(fields), environ)
-            except Misread:  # by a service that is older than the name, or than some styles
+            except Misread:  # the service is older than this field, or than some styles
                 fields = [field for field in fields if field[0] != name]
             else:
                 return TAKEN
@@ -70,11 +71,11 @@ def _format_body(fields):
 
 
 def _list_fields(chain_id, job, settings):
-    """List the fields that are told of a chain, in JSON's words.
+    """List the fields of the registration as (name, value in JSON).
 
     Options that nobody asked for are left out, so that an older service understands the rest. The
-    style is always told, for its default was another one before; so are the returns of a style that
-    has some, for links of older plugins have none.
+    style is always sent, because its default has changed. So are the returns of style sequential,
+    because links of older plugins give no nodes back.
     """
     fields = [
         ("chain_id", '"%s"' % (chain_id,)),
@@ -93,7 +94,7 @@ def _list_fields(chain_id, job, settings):
         ("mode", "mode", '"%s"' % (settings.mode,)),
         ("min-runtime", "min_runtime_s", settings.min_runtime_s),
     ):
-        if name in settings.asked:
+        if name in settings.stated_names:
             fields.append((field, value))
     fields.append(("style", '"%s"' % (settings.style,)))
     if settings.style == "sequential":

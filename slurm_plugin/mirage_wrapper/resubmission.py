@@ -1,7 +1,7 @@
-"""sbatch inside a link: the chain's next link stands already, and no link starts another chain.
+"""sbatch inside a link: the chain's next link is queued already, and no link starts another chain.
 
-A script from before Mirage puts itself into the queue again. The chain does that for it, so each
-such submission would be a job too many, and with a request in the script a chain too many.
+A script from before Mirage submits itself again. The chain does that for it, so each such
+submission would be a job too many, and with a request in the script a chain too many.
 """
 
 import os
@@ -9,16 +9,16 @@ import os
 from mirage_wrapper import carrier, invocation, state
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
-BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
+BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm passes SLURM_ variables on under --export=NONE too
 AROUND_BELOW = "`env -u %s -u MIRAGE_CHAIN sbatch ...`" % (BELOW,)
 OTHER_ARGUMENTS = "this chain's own script with other arguments"
 OVER = (("done", "is done"), ("stop", "was stopped"), ("paused", "is paused"))
-NEXT = "link "  # so begins what is said of a next link that there is to be
+NEXT = "link "  # _find_next_job's text begins so if there is to be a next link
 AT_AN_END = frozenset(["afterany", "aftercorr", "afternotok", "afterok"])
 
 
 class CurrentLink(object):
-    """The link that this process is part of, and what its chain was submitted with."""
+    """The link that this process is part of, with access to the files of its chain."""
 
     __slots__ = ("directory", "index", "job", "links")
 
@@ -29,8 +29,8 @@ class CurrentLink(object):
         self.links = links
 
     def read_file(self, *names):
-        with open(os.path.join(self.directory, *names), "rb") as kept:
-            return kept.read()
+        with open(os.path.join(self.directory, *names), "rb") as file:
+            return file.read()
 
     def read_first_line(self, *names):
         try:
@@ -39,21 +39,23 @@ class CurrentLink(object):
             return ""
 
     def read_words(self):
-        """Those of the chain's own submission."""
+        """Return sbatch's words of the chain's own submission."""
         return [os.fsdecode(word) for word in self.read_file("argv").split(b"\0")[:-1]]
 
     def read_carriers(self):
-        """The bytes of the chain's carrier; the links to a script's neighbours lie beside it."""
+        """Return the chain's carriers in bytes. The folder also has links to the script's neighbours."""
         folder = os.path.join(self.directory, "carrier")
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]
-        own = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
-        return [text for text in map(self.read_file, own) if invocation.CARRIER_MARK in text[:200]]
+        carriers = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+        return [
+            text for text in map(self.read_file, carriers) if invocation.CARRIER_MARK in text[:200]
+        ]
 
 
 def find_link(environ):
-    """The link whose job this is; None where a job only inherited the names of one.
+    """Return the link whose job this is; None if the job only inherited a link's variables.
 
-    The chain's directory has to say so: a link of which nothing can be read is a stale name.
+    The chain's directory has to say so: if nothing can be read there, the variables are stale.
     """
     directory, index = environ.get("MIRAGE_DIR", ""), environ.get("MIRAGE_LINK", "")
     job = environ.get("SLURM_JOB_ID", "")
@@ -61,27 +63,27 @@ def find_link(environ):
         return None
     links = environ.get("MIRAGE_LINKS", "")
     link = CurrentLink(directory, int(index), job, int(links) if links.isdigit() else None)
-    known = [link.read_first_line(folder, index) for folder in ("started", "jobs")]
-    return link if job in known else None
+    jobs = [link.read_first_line(folder, index) for folder in ("started", "jobs")]
+    return link if job in jobs else None
 
 
 def submit_inside(call, link, head):
-    """Do what is right for this call inside `link`: the exit code, or no return."""
-    own = _is_own(call, link)
-    if own:
+    """Handle this call inside `link`. Return the exit code, or do not return (exec)."""
+    is_own = _is_own(call, link)
+    if is_own:
         block = invocation.cut_leading_block(invocation.read_script(call))
-        call.said = invocation.read_directives(block, call.read_words)
-    why = OTHER_ARGUMENTS if own else "no chain begins inside a link"
-    if own and _is_next_link(call, link):
-        _take_word_back(link)
-        job, standing = _find_next_job(link)
-        changes = state.find_changes(call, link) if standing.startswith(NEXT) else {}
+        call.directives = invocation.read_directives(block, call.read_words)
+    why = OTHER_ARGUMENTS if is_own else "no chain begins inside a link"
+    if is_own and _is_next_link(call, link):
+        _undo_end(link)
+        job, description = _find_next_job(link)
+        changes = state.find_changes(call, link) if description.startswith(NEXT) else {}
         if changes and not any(state.READS_VALUES in text for text in link.read_carriers()):
-            standing += ", with the environment of the first submission"  # an older release's
+            description += ", with the environment of the first submission"  # an older carrier
             changes = {}
         try:
-            why = state.hand_on(link, changes) if changes else None
-        except OSError as error:  # a plain job would do this step beside the next link
+            why = state.write_changes(link, changes) if changes else None
+        except OSError as error:  # not a plain job, which would do this step beside the next link
             call.code = 1
             invocation.print_error(
                 "mirage: link %d of this chain cannot have %s of this call (%s): nothing was submitted"
@@ -89,17 +91,17 @@ def submit_inside(call, link, head):
             )
             return call.code
         if why is None:
-            _note_handed(link, job)
-            return _print_next_job(call, job, standing, changes)
+            _record_handed_job(link, job)
+            return _print_next_job(call, job, description, changes)
     if call.piped is not None:
         head = invocation.cut_leading_block(call.piped)
-    if own or _has_request(call, head):
+    if is_own or _has_request(call, head):
         _make_plain(call, why, AROUND)
     return invocation.exec_sbatch(call)
 
 
 def submit_below(call, head):
-    """The same in a job that a link has submitted as a plain one, and in those that follow it."""
+    """Handle this call in a plain job that a link has submitted, or in a job that such a job submits."""
     if _has_request(call, head):
         _make_plain(call, "no chain begins in a plain job of a link", AROUND_BELOW)
     return invocation.exec_sbatch(call)
@@ -109,7 +111,7 @@ def _make_plain(call, why, around):
     invocation.print_error(
         "mirage: %s: submitted as one plain job; %s submits a chain" % (why, around)
     )
-    # Its job's own sbatch would ask once more: by MIRAGE_CHAIN, by lines of the script, by options.
+    # Otherwise sbatch in that job would ask for a chain again: by MIRAGE_CHAIN, lines or options.
     call.environ["MIRAGE_CHAIN"] = "0"
     call.environ[BELOW] = "1"
     call.environ.pop("MIRAGE_TOTAL", None)
@@ -126,7 +128,7 @@ def _has_request(call, head):
 
 
 def _is_own(call, link):
-    """Is this the script that the chain runs: the same bytes, or the carrier around them?"""
+    """Return whether this is the script that the chain runs: the same bytes, or the chain's carrier."""
     reading = call.reading
     named = reading.script is not None
     if reading.not_understood is not None or (named and call.path is None):
@@ -150,20 +152,24 @@ def _has_script(carrier, script):
 
 
 def _is_next_link(call, link):
-    """Would this job be what the next link is? With the chain's arguments or none it would.
+    """Return whether this job would do the next link's work. It would with the chain's arguments, and
+    with none.
 
-    A job that waits for this one's end and counts down (`sbatch -d afterany:$SLURM_JOB_ID "$0" 2`)
-    is the script's next step, which the chain already has.
+    It also would if the job waits for this one's end and the arguments differ by numbers only
+    (`sbatch -d afterany:$SLURM_JOB_ID "$0" 2`): that is the script's next step.
     """
-    arguments, chains = (
+    arguments, chain_arguments = (
         _get_arguments(call.reading),
         _get_arguments(call.read_words(link.read_words())),
     )
-    if arguments and arguments[0].startswith("mirage:"):  # the carrier's own word
+    if arguments and arguments[0].startswith("mirage:"):  # the carrier's first argument
         del arguments[0]
-    if arguments == chains or not any(arguments):  # `sbatch "$0" "$1"` without a first argument
+    # `sbatch "$0" "$1"` in a script without arguments passes an empty one.
+    if arguments == chain_arguments or not any(arguments):
         return True
-    return _strip_numbers(arguments) == _strip_numbers(chains) and _is_waiting_for(link.job, call)
+    return _strip_numbers(arguments) == _strip_numbers(chain_arguments) and _is_waiting_for(
+        link.job, call
+    )
 
 
 def _get_arguments(reading):
@@ -176,8 +182,10 @@ def _strip_numbers(words):
 
 
 def _is_waiting_for(job, call):
-    given = call.reading.get_value("dependency") or call.said.get_value("dependency") or ""
-    for term in given.replace("?", ",").split(","):
+    dependency = (
+        call.reading.get_value("dependency") or call.directives.get_value("dependency") or ""
+    )
+    for term in dependency.replace("?", ",").split(","):
         kind, colon, jobs = term.partition(":")
         if term == "singleton" or (not colon and term == job):
             return True
@@ -186,15 +194,17 @@ def _is_waiting_for(job, call):
     return False
 
 
-def _print_next_job(call, job, standing, changes):
-    """Say which job the next link is, as sbatch says it of a new one."""
-    call.code = 0  # whatever happens to these words, nothing is submitted
-    gets = "; the link gets %s of this call" % (state.format_names(changes),) if changes else ""
+def _print_next_job(call, job, description, changes):
+    """Print the next link's job id as sbatch prints that of a new job, and say that nothing was
+    submitted."""
+    call.code = 0  # even if printing fails, nothing must be submitted
+    addition = "; the link gets %s of this call" % (state.format_names(changes),) if changes else ""
     invocation.print_error(
-        "mirage: %s: nothing was submitted%s; %s submits all the same" % (standing, gets, AROUND)
+        "mirage: %s: nothing was submitted%s; %s submits all the same"
+        % (description, addition, AROUND)
     )
     if job and not call.reading.has_option("quiet"):
-        clusters = invocation.find_clusters(call.reading, call.said, call.environ)
+        clusters = invocation.find_clusters(call.reading, call.directives, call.environ)
         cluster = call.environ.get("SLURM_CLUSTER_NAME") or clusters if clusters else ""
         parsable = call.reading.has_option("parsable")
         line = job if parsable else "Submitted batch job " + job
@@ -204,9 +214,9 @@ def _print_next_job(call, job, standing, changes):
     return 0
 
 
-def _take_word_back(link):
-    """A script that has cancelled the next link (scancel of this plugin) and submits it once more
-    wants one: this link puts it in place at its end."""
+def _undo_end(link):
+    """Undo the chain's end if the script has cancelled the next link by the plugin's scancel, and now
+    submits it once more. This link queues the next one at its end."""
     if link.read_first_line("done").startswith("link %d cancelled link " % (link.index,)):
         for name in (os.path.join("jobs", str(link.index + 1)), "done"):
             try:
@@ -215,8 +225,9 @@ def _take_word_back(link):
                 pass  # then the chain stays done, and the line says so
 
 
-def _note_handed(link, job):
-    """Write down that the script knows the next link's job (carrier_standby.sh, mirage_is_scripts_word)."""
+def _record_handed_job(link, job):
+    """Write down that the script knows the next link's job (mirage_has_script_cancelled in
+    carrier_standby.sh reads it)."""
     name = "handed.%d" % (link.index + 1,)
     if job and link.read_first_line(name) != job:
         path = os.path.join(link.directory, name)
@@ -228,14 +239,16 @@ def _note_handed(link, job):
 
 
 def _find_next_job(link):
-    """The job of the next link, or "" where none stands; and half a sentence about it."""
+    """Return the job of the next link ("" if there is none), and the beginning of a sentence about it."""
     for marker, is_over in OVER:
         if os.path.exists(os.path.join(link.directory, marker)):
             return "", "this chain %s, and no further link begins" % (is_over,)
     if link.links is not None and link.index >= link.links:
         return "", "this is the last of the chain's %d links" % (link.links,)
-    later = str(link.index + 1)
-    job = link.read_first_line("jobs", later)
+    next_index = str(link.index + 1)
+    job = link.read_first_line("jobs", next_index)
     if not job.isdigit():
-        return "", NEXT + "%s of this chain has no job yet, and Mirage will submit it" % (later,)
-    return job, NEXT + "%s of this chain is job %s already" % (later, job)
+        return "", NEXT + "%s of this chain has no job yet, and Mirage will submit it" % (
+            next_index,
+        )
+    return job, NEXT + "%s of this chain is job %s already" % (next_index, job)

@@ -1,4 +1,4 @@
-"""Reads the settings of a chain: found in four places, checked, and brought to one form.
+"""Read the settings of a chain from four places, check them, and bring them to one form.
 
 An option wins over the environment. The environment wins over `#SBATCH --mirage-` and `#MIRAGE`
 lines in the script, and these win over `--comment=mirage:...`. Not loaded by a call that asks for
@@ -10,10 +10,10 @@ from mirage_wrapper.invocation import CARRIER_MARK, NotAsked, Refused, format_wo
 from mirage_wrapper.options import MIRAGE, MIRAGE_FLAGS, MIRAGE_NAMES
 
 MAX_LINKS = 1000
-MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
+MAX_PRESUBMITTED = 100  # the last link depends on all others, and slurmctld tests each dependency
 MAX_PRICE = 100.0  # what the service accepts
 MAX_RETURNS = 9
-ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
+ANY_LINKS = MAX_LINKS  # for a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
     "min-runtime": "10:00",
@@ -29,25 +29,24 @@ CHOICES = {
     "service": ("site", "none"),
     "style": ("sequential", "concurrent", "switch", "wait", "serve"),
 }
-# As sacct names them. CANCELLED is not among them: scancel ends a chain.
+# sacct's names. CANCELLED is not among them: scancel ends a chain.
 END_STATES = frozenset("COMPLETED FAILED NODE_FAIL PREEMPTED TIMEOUT".split())
 NAMES = frozenset(name[len(MIRAGE) :] for name in MIRAGE_NAMES)
 FLAGS = frozenset(name[len(MIRAGE) :] for name in MIRAGE_FLAGS)
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
 TAG = "mirage:"
-ASKING = frozenset(["chain", "total"])  # the other settings ask for no chain
+ASKING = frozenset(["chain", "total"])  # these settings ask for a chain, the others do not
 
 
 class Settings(object):
-    """A chain as asked for; durations in seconds, None where nothing was said and none is implied.
+    """The settings of a chain; durations in seconds, None for a setting without a value.
 
-    `max_overlap_s` of 0: no overlap ever; of None: what each link works out (carrier_overlap.sh).
-    `lead_s` of None: what service or link forecast; of 0: no release is planned.
-    `asked`: the names that were given, by whatever way.
+    `max_overlap_s` is 0 for no overlap ever, None for what each link computes (carrier_overlap.sh).
+    `lead_s` is None for the service's or the link's forecast, 0 for no planned release.
+    `stated_names`: the settings that the user has set, in any place.
     """
 
     __slots__ = (
-        "asked",
         "checkpoint",
         "continue_after",
         "lead_s",
@@ -60,30 +59,31 @@ class Settings(object):
         "presubmit",
         "returns",
         "service",
+        "stated_names",
         "style",
         "total_s",
         "until_file",
     )
 
-    def __init__(self, asked):
-        given = dict(DEFAULTS)
-        given.update(asked)
-        self.asked = frozenset(asked)
-        self.links = _parse_links(given["chain"]) if "chain" in given else ANY_LINKS
-        self.total_s = parse_seconds("total", given.get("total"), 1)
-        self.until_file = _check_path("until-file", given.get("until-file"))
-        self.policy = _check_name(given.get("policy"))
-        self.overlap_price = _parse_price(given.get("overlap-price"))
-        self.max_overlap_s = parse_seconds("max-overlap", given.get("max-overlap"), 0)
-        self.lead_s = parse_seconds("lead", given.get("lead"), 0)
-        self.returns = _parse_returns(given["returns"])
-        self.service = _check_choice("service", given["service"])
-        self.min_runtime_s = parse_seconds("min-runtime", given["min-runtime"], 0)
-        self.presubmit = _check_choice("presubmit", given["presubmit"])
-        self.style = _check_choice("style", given["style"])
-        self.mode = _check_choice("mode", given["mode"])
-        self.continue_after = _parse_states(given["continue"])
-        self.checkpoint = _check_path("checkpoint", given.get("checkpoint"))
+    def __init__(self, stated):
+        texts = dict(DEFAULTS)
+        texts.update(stated)
+        self.stated_names = frozenset(stated)
+        self.links = _parse_links(texts["chain"]) if "chain" in texts else ANY_LINKS
+        self.total_s = parse_seconds("total", texts.get("total"), 1)
+        self.until_file = _check_path("until-file", texts.get("until-file"))
+        self.policy = _check_name(texts.get("policy"))
+        self.overlap_price = _parse_price(texts.get("overlap-price"))
+        self.max_overlap_s = parse_seconds("max-overlap", texts.get("max-overlap"), 0)
+        self.lead_s = parse_seconds("lead", texts.get("lead"), 0)
+        self.returns = _parse_returns(texts["returns"])
+        self.service = _check_choice("service", texts["service"])
+        self.min_runtime_s = parse_seconds("min-runtime", texts["min-runtime"], 0)
+        self.presubmit = _check_choice("presubmit", texts["presubmit"])
+        self.style = _check_choice("style", texts["style"])
+        self.mode = _check_choice("mode", texts["mode"])
+        self.continue_after = _parse_states(texts["continue"])
+        self.checkpoint = _check_path("checkpoint", texts.get("checkpoint"))
         if self.presubmit == "all" and self.links > MAX_PRESUBMITTED:
             raise Refused(
                 "--mirage-presubmit=all takes --mirage-chain=N with N up to %d"
@@ -95,48 +95,47 @@ class Settings(object):
 
 def read_settings(call, head):
     """Read this call's settings of a chain; None if it asks for no chain."""
-    call.said = read_directives(head, call.read_words)
-    return find_settings(call.reading, call.said, call.environ, head, call.get_comment())
+    call.directives = read_directives(head, call.read_words)
+    return find_settings(call.reading, call.directives, call.environ, head, call.get_comment())
 
 
 def find_settings(reading, directives, environ, head, comment):
-    """The settings that this call asks for, or None where it asks for no chain.
+    """Return the Settings that this call asks for, or None if it asks for no chain.
 
-    `directives` are the script's own, `head` its leading comment block, `comment` the job's whole
-    comment.
+    `directives`: the script's own; `head`: its leading comment lines; `comment`: the job's whole
+    comment. Raises Refused for a bad request, NotAsked for settings without a request.
     """
-    said, wrong = parse_comment(comment)[1:]
-    _merge_settings(said, _read_script(head, wrong))
-    _merge_settings(
-        said, _read_options(directives)
-    )  # SPANK hears them too late where a word asks already
+    values, errors = parse_comment(comment)[1:]
+    _merge_settings(values, _read_script(head, errors))
+    # The SPANK plugin gets directives too late if a word of the call asks for a chain.
+    _merge_settings(values, _read_options(directives))
     environment = _read_environment(environ)
-    none = environment.get("chain") == "0"
-    for place in (said, environment) if none else ():
+    is_switched_off = environment.get("chain") == "0"
+    for place in (values, environment) if is_switched_off else ():
         for name in ASKING.intersection(place):
             del place[name]
-    in_script = bool(said)
-    _merge_settings(said, environment)
+    in_script = bool(values)
+    _merge_settings(values, environment)
     words = _read_words(reading)
-    _merge_settings(said, words)
-    if ASKING.intersection(said):
-        if wrong:
-            raise Refused(wrong[0])
-        settings = Settings(said)
+    _merge_settings(values, words)
+    if ASKING.intersection(values):
+        if errors:
+            raise Refused(errors[0])
+        settings = Settings(values)
         _refuse_long_lead(settings, reading, directives, environ)
         return settings
-    # A profile may set MIRAGE_MAX_OVERLAP and the like for all the chains to come.
-    if none or not (wrong or in_script or words):
+    # A profile may set MIRAGE_MAX_OVERLAP and the like for all later chains.
+    if is_switched_off or not (errors or in_script or words):
         return None
     useless = "--mirage-%s means nothing without --mirage-chain=N or --mirage-total=TIME"
     if words:
         raise Refused(useless % (sorted(words)[0],))
-    # A comment need not have been meant for us: no reason to keep a job back.
-    raise NotAsked(wrong[0] if wrong else useless % (sorted(said)[0],))
+    # The comment may not be meant for Mirage, so the job is submitted.
+    raise NotAsked(errors[0] if errors else useless % (sorted(values)[0],))
 
 
 def _refuse_long_lead(settings, reading, directives, environ):
-    """A lead beyond the time limit, where the submission names one that reads."""
+    """Raise Refused for a lead longer than the time limit, if the call names a readable limit."""
     limit = (
         reading.get_value("time") or environ.get("SBATCH_TIMELIMIT") or directives.get_value("time")
     )
@@ -145,38 +144,44 @@ def _refuse_long_lead(settings, reading, directives, environ):
     try:
         limit_s = parse_seconds("time", limit, 1)
     except Refused:
-        return  # UNLIMITED, or sbatch's to refuse
+        return  # UNLIMITED, or a limit that sbatch will refuse
     if settings.lead_s > limit_s:
         raise Refused("--mirage-lead is longer than the time limit of %s" % (format_word(limit),))
 
 
-def _merge_settings(said, more):
-    """Lay one place's settings over those of a lesser one; `never-overlap` is max-overlap 0."""
-    if more.pop("never-overlap", None) is not None:
-        more["max-overlap"] = "0"
-    said.update(more)
+def _merge_settings(values, overriding):
+    """Let the settings of one place override those of a lesser one; `never-overlap` is max-overlap 0."""
+    if overriding.pop("never-overlap", None) is not None:
+        overriding["max-overlap"] = "0"
+    values.update(overriding)
 
 
 def parse_comment(comment):
-    """Split a comment into the user's own words, the settings in it, and what is wrong with these.
+    """Split a comment into the user's own words, the settings by name, and errors in the settings.
 
-    Ours is a word `mirage:NAME=VALUE,...` that begins with a name we know; all else is the
-    user's, be it `mirage:` or not.
+    Mirage's is a word `mirage:NAME=VALUE,...` that begins with a known name; all else is the user's,
+    even if it begins with `mirage:`.
     """
-    at = 0
+    start = 0
     while True:
-        at = comment.find(TAG, at)
-        if at < 0:
+        start = comment.find(TAG, start)
+        if start < 0:
             return comment, {}, []
-        end = at
+        end = start
         while end < len(comment) and not comment[end].isspace():
             end += 1
-        if (at == 0 or comment[at - 1].isspace()) and _is_ours(comment[at + len(TAG) : end]):
-            said, wrong = {}, []
-            _merge_settings(said, _parse_items(comment[at + len(TAG) : end], wrong))
-            rest = comment[:at].rstrip() + " " * bool(comment[:at].strip()) + comment[end:].lstrip()
-            return rest.rstrip() if not comment[end:].strip() else rest, said, wrong
-        at = end
+        if (start == 0 or comment[start - 1].isspace()) and _is_ours(
+            comment[start + len(TAG) : end]
+        ):
+            values, errors = {}, []
+            _merge_settings(values, _parse_items(comment[start + len(TAG) : end], errors))
+            rest = (
+                comment[:start].rstrip()
+                + " " * bool(comment[:start].strip())
+                + comment[end:].lstrip()
+            )
+            return rest.rstrip() if not comment[end:].strip() else rest, values, errors
+        start = end
 
 
 def _is_ours(text):
@@ -184,25 +189,25 @@ def _is_ours(text):
     return name in FLAGS if not equals else name in NAMES - FLAGS
 
 
-def _parse_items(text, wrong):
-    """The settings of `NAME=VALUE,FLAG,...`; the states of `continue` are parted by commas too."""
-    said = {}
+def _parse_items(text, errors):
+    """Return the settings of `NAME=VALUE,FLAG,...`. Commas also separate the states of `continue`."""
+    values = {}
     last = None
     for item in text.split(","):
         name, equals, value = item.partition("=")
         if not equals and item in FLAGS:
-            said[item] = ""
+            values[item] = ""
         elif not equals and item and last == "continue":
-            said[last] += "," + item
+            values[last] += "," + item
             continue
         elif not equals or name not in NAMES or name in FLAGS:
-            wrong.append("unknown setting in --comment=mirage:...: %s" % (format_word(item),))
+            errors.append("unknown setting in --comment=mirage:...: %s" % (format_word(item),))
             if name in ASKING:
-                said[name] = value
+                values[name] = value
         else:
-            said[name] = value
+            values[name] = value
         last = name
-    return said
+    return values
 
 
 def _read_words(reading):
@@ -213,8 +218,8 @@ def _read_words(reading):
             if name not in MIRAGE_NAMES:
                 from mirage_wrapper import usage
 
-                given = format_word(word.split("=")[0])
-                raise Refused("no option %s%s" % (given, usage.suggest_option(name)))
+                quoted = format_word(word.split("=")[0])
+                raise Refused("no option %s%s" % (quoted, usage.suggest_option(name)))
             if word == unknown:
                 flag = name in MIRAGE_FLAGS
                 raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))
@@ -222,29 +227,29 @@ def _read_words(reading):
 
 
 def _read_options(reading):
-    said = {}
+    values = {}
     for option in reading.options:
         if option.name in MIRAGE_NAMES:
             name = option.name[len(MIRAGE) :]
-            _merge_settings(said, {name: option.value or ""})
-    return said
+            _merge_settings(values, {name: option.value or ""})
+    return values
 
 
 def _read_environment(environ):
-    said = {}
+    values = {}
     for name in NAMES:
         value = environ.get("MIRAGE_" + name.upper().replace("-", "_"), "")
         if value and not (name in FLAGS and value == "0"):
-            said[name] = value
+            values[name] = value
     if environ.get("MIRAGE_LINK"):
-        said.pop("style", None)  # inside a link it tells of that link's own chain
-    return said
+        values.pop("style", None)  # inside a link MIRAGE_STYLE is that of the link's own chain
+    return values
 
 
-def _read_script(head, wrong):
-    said = {}
+def _read_script(head, errors):
+    values = {}
     if b"#MIRAGE" not in head or CARRIER_MARK in head:
-        return said
+        return values
     for line in head.split(b"\n"):
         words = line.decode("utf-8", "surrogateescape").split()
         if not words or words[0] != "#MIRAGE":
@@ -255,11 +260,11 @@ def _read_script(head, wrong):
             name, equals, value = word.lstrip("-").partition("=")
             dashes = word == "--" + word.lstrip("-")
             if not dashes or name not in NAMES or (name in FLAGS) == bool(equals):
-                wrong.append("unknown setting in a #MIRAGE line: %s" % (format_word(word),))
+                errors.append("unknown setting in a #MIRAGE line: %s" % (format_word(word),))
                 if name not in ASKING or not (dashes or equals):
                     continue
-            _merge_settings(said, {name: value})
-    return said
+            _merge_settings(values, {name: value})
+    return values
 
 
 def _parse_links(text):
@@ -300,8 +305,8 @@ def _parse_returns(text):
 
 def _check_choice(name, text):
     if text is not None and text not in CHOICES[name]:
-        known = ", ".join(CHOICES[name][:-1]) + " or " + CHOICES[name][-1]
-        raise Refused("--mirage-%s is %s, not %s" % (name, known, format_word(text)))
+        choices = ", ".join(CHOICES[name][:-1]) + " or " + CHOICES[name][-1]
+        raise Refused("--mirage-%s is %s, not %s" % (name, choices, format_word(text)))
     return text
 
 
@@ -323,12 +328,14 @@ def _check_path(name, text):
 
 
 def parse_seconds(name, text, least):
+    """Return the seconds of a time as Slurm writes it, None for None. Raises Refused for another text,
+    and for less than `least` seconds."""
     if text is None:
         return None
-    found = parse_duration(text)
-    if found is None or found < least:
+    seconds = parse_duration(text)
+    if seconds is None or seconds < least:
         raise Refused(
             "--mirage-%s is a time as Slurm writes it (minutes, H:M:S, D-H), not %s"
             % (name, format_word(text))
         )
-    return found
+    return seconds

@@ -1,60 +1,60 @@
-"""The state that a link's script hands to its next step by environment variables.
+"""The variables by which a link's script passes state to its next step.
 
-A script from before Mirage counts by `sbatch --export=ALL,PART=2 "$0"`, or by a variable that it has
-exported anew. Inside a chain the next link stands already, with the environment of the first
-submission: the changes go into values/<link>, which the link's carrier reads before its script.
+A script from before Mirage counts by `sbatch --export=ALL,PART=2 "$0"`, or by a variable that it
+exports anew. Inside a chain the next link is queued already, with the environment of the first
+submission. So the changes go into values/LINK, and the link's carrier reads them before its script.
 """
 
 import os
 
 from mirage_wrapper import carrier
 
-READS_VALUES = b"\nmirage_take_values() "  # in the carriers that do
+READS_VALUES = b"\nmirage_take_values() "  # a carrier that reads values/LINK defines this function
 NOISE = frozenset("IFS OLDPWD PWD SHLVL _".split())  # of every shell
 NAMED = 5
 
 
 def find_changes(call, link):
-    """Find what the job of this call would have beyond this link's script: values by name.
+    """Return the variables that the job of this call would have other than this link's script, by name.
 
-    None is the value of a variable that is gone. Only names that a shell can set are told.
+    None is the value of a variable that is gone. Only names that a shell can set are returned.
     """
-    start, now = _filter(_read_start(link)), _filter(call.environ)
+    old, current = _filter(_read_start(link)), _filter(call.environ)
     items = _list_exported(call)
     plain = {item for item in items if "=" not in item}
     if "ALL" in map(str.upper, plain):
-        wanted = start.keys() | now.keys()
-    else:  # the environment of a login, and the names alone
-        wanted = plain & now.keys()
-    changes = {name: now.get(name) for name in wanted if now.get(name) != start.get(name)}
-    given = _filter(dict(item.split("=", 1) for item in items if "=" in item))
-    changes.update((name, value) for name, value in given.items() if value != start.get(name))
-    for name in [name for name in given if given[name] == start.get(name)]:
+        names = old.keys() | current.keys()
+    else:  # --export without ALL: only the named variables
+        names = plain & current.keys()
+    changes = {name: current.get(name) for name in names if current.get(name) != old.get(name)}
+    assigned = _filter(dict(item.split("=", 1) for item in items if "=" in item))
+    changes.update((name, value) for name, value in assigned.items() if value != old.get(name))
+    for name in [name for name in assigned if assigned[name] == old.get(name)]:
         changes.pop(name, None)
     return changes
 
 
-def hand_on(link, changes):
-    """Write the changes down for the next link: None, or why the next link cannot have them.
+def write_changes(link, changes):
+    """Write the changes down for the next link. Return None, or why the next link cannot have them.
 
-    A second call with other changes is another step of the script than the next link. Raises OSError
-    where the directory takes no file.
+    A second call with other changes is a further step of the script, not the next link. Raises
+    OSError if the directory takes no file.
     """
-    later = str(link.index + 1)
+    next_index = str(link.index + 1)
     folder = os.path.join(link.directory, "values")
-    path = os.path.join(folder, later)
+    path = os.path.join(folder, next_index)
     text = _render(link, changes)
-    if _has_begun(link, later):
-        return "link %s of this chain has begun already" % (later,)
-    if link.read_first_line("values", later) == _render_head(link):
-        is_same = link.read_file("values", later) == text
-        return None if is_same else "link %s of this chain has other values" % (later,)
+    if _has_begun(link, next_index):
+        return "link %s of this chain has begun already" % (next_index,)
+    if link.read_first_line("values", next_index) == _render_head(link):
+        is_same = link.read_file("values", next_index) == text
+        return None if is_same else "link %s of this chain has other values" % (next_index,)
     os.makedirs(folder, 0o700, exist_ok=True)
     carrier.write_file("%s.new.%d" % (path, os.getpid()), text)
     os.rename("%s.new.%d" % (path, os.getpid()), path)
-    if _has_begun(link, later):
+    if _has_begun(link, next_index):
         os.unlink(path)
-        return "link %s of this chain has begun meanwhile" % (later,)
+        return "link %s of this chain has begun meanwhile" % (next_index,)
     return None
 
 
@@ -64,12 +64,13 @@ def format_names(changes):
     return ", ".join(names[:NAMED]) + more
 
 
-def _has_begun(link, later):
-    return os.path.exists(os.path.join(link.directory, "started", later))
+def _has_begun(link, next_index):
+    return os.path.exists(os.path.join(link.directory, "started", next_index))
 
 
 def _render_head(link):
-    """A run of the link: after a requeue its script takes its steps anew."""
+    """Return the first line of values/LINK. It names the run of this link: after a requeue the script
+    does its steps anew, so earlier values do not count."""
     return "# of job %s, run %s" % (link.job, os.environ.get("SLURM_RESTART_COUNT") or "0")
 
 
@@ -90,15 +91,15 @@ def _filter(environ):
         if carrier.SHELL_NAME.match(name)
         and name not in NOISE
         and name not in carrier.SHELLS_OWN
-        and not name.startswith(("MIRAGE_", "mirage_"))  # the latter are the carrier's own
+        and not name.startswith(("MIRAGE_", "mirage_"))  # mirage_ variables are the carrier's own
     }
 
 
 def _list_exported(call):
-    """The items of --export, an option before the environment before a directive."""
-    told = call.reading.get_value("export") or call.environ.get("SBATCH_EXPORT")
-    items = _split_items(told or call.said.get_value("export") or "ALL")
-    path = call.reading.get_value("export-file") or call.said.get_value("export-file")
+    """Return the items of --export: an option overrides the environment, which overrides a directive."""
+    export = call.reading.get_value("export") or call.environ.get("SBATCH_EXPORT")
+    items = _split_items(export or call.directives.get_value("export") or "ALL")
+    path = call.reading.get_value("export-file") or call.directives.get_value("export-file")
     if path:
         try:
             with open(path, "rb") as pairs:
@@ -108,10 +109,10 @@ def _list_exported(call):
     return items
 
 
-def _split_items(told):
-    """Split at commas, as sbatch does: not within quotes, which stay."""
+def _split_items(text):
+    """Split at commas as sbatch does: not within quotes. The quotes stay."""
     items, quote = [""], None
-    for letter in told:
+    for letter in text:
         if letter == "," and quote is None:
             items.append("")
             continue
@@ -122,9 +123,9 @@ def _split_items(told):
 
 
 def _read_start(link):
-    """The environment that this link's script was started with: its carrier has written it down.
+    """Return the environment that this link's script was started with, as its carrier wrote it down.
 
-    In a directory that takes no file it is that of the eldest process that has the link's number.
+    If the directory took no file, take that of the eldest ancestor process that has MIRAGE_LINK.
     """
     try:
         return _parse_environ(link.read_file("start.%d" % (link.index,)))

@@ -1,36 +1,36 @@
-"""The script on standard input: looked at where it stands, read, and given on to the real sbatch.
+"""The script on standard input: peek at it, read it, and restore it for the real sbatch.
 
-What stands in a pipe is copied by tee(2), which takes nothing out. bash 5.1 gives a small
-here-document as a pipe, and has written it whole before it starts sbatch.
+A pipe's content is copied by tee(2), which takes nothing out. bash 5.1 passes a small here-document
+as a pipe, and has written it whole before it starts sbatch.
 """
 
 import os
 import stat
 import time
 
-LONGEST_S = 1.0  # sbatch waits longer for whoever writes; but it refuses bad options before that
+LONGEST_S = 1.0  # sbatch waits longer for the writer, but it refuses bad options before that
 SIZE = 65536
 WITHOUT_WAITING = 2  # SPLICE_F_NONBLOCK
 
 
 def peek_script(cut_block, most):
-    """Return the part of the script that stands on standard input, and leave it there.
+    """Return the part of the script that is on standard input now, and leave it there.
 
-    Of a pipe, return what is written within a second, until there is more than `cut_block` cuts out
-    of it: the leading comments. Bytes read from a pipe could not be put back except by waiting for
-    its writer, and sbatch refuses bad options before it reads.
+    From a pipe, return what is written within a second; stop as soon as there is more than the
+    leading comments (`cut_block`). Bytes read from a pipe could be put back only by waiting for its
+    writer, and sbatch refuses bad options before it reads.
     """
     try:
-        found = os.fstat(0)
+        status = os.fstat(0)
     except OSError:  # closed
         return b""
-    if stat.S_ISREG(found.st_mode):
-        return os.pread(0, min(found.st_size, most), os.lseek(0, 0, os.SEEK_CUR))
-    return _peek_pipe(cut_block) if stat.S_ISFIFO(found.st_mode) else b""
+    if stat.S_ISREG(status.st_mode):
+        return os.pread(0, min(status.st_size, most), os.lseek(0, 0, os.SEEK_CUR))
+    return _peek_pipe(cut_block) if stat.S_ISFIFO(status.st_mode) else b""
 
 
 def read_all(most):
-    """The whole script; of one that is longer, more than `most` bytes."""
+    """Return the whole script. Of a script longer than `most` bytes return a part that is longer too."""
     parts = []
     left = most
     while left >= 0:
@@ -45,7 +45,7 @@ def read_all(most):
 def restore_script(script):
     """Make `script` standard input again."""
     try:
-        end = _fill_pipe(script)
+        read_end = _fill_pipe(script)
     except OSError:  # no process to be had
         import tempfile
 
@@ -54,34 +54,34 @@ def restore_script(script):
             unnamed.seek(0)
             os.dup2(unnamed.fileno(), 0)
         return
-    os.dup2(end, 0)
-    os.close(end)
+    os.dup2(read_end, 0)
+    os.close(read_end)
 
 
 def _fill_pipe(script):
-    """The end to read from. What fits into a pipe needs no writer beside it."""
-    end, start = os.pipe()
+    """Return the read end of a pipe with the script. A script that fits needs no writing process."""
+    read_end, write_end = os.pipe()
     if len(script) <= 65536:
-        os.write(start, script)
+        os.write(write_end, script)
     elif os.fork() == 0:
-        os.close(end)
+        os.close(read_end)
         try:
             while script:
-                script = script[os.write(start, script) :]
+                script = script[os.write(write_end, script) :]
         finally:
             os._exit(0)
-    os.close(start)
-    return end
+    os.close(write_end)
+    return read_end
 
 
 def _peek_pipe(cut_block):
-    last = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + LONGEST_S
     while True:
         is_all = _has_ended()
-        seen = _copy_pipe()
-        is_enough = len(cut_block(seen)) < len(seen) or len(seen) >= SIZE
-        if is_all or is_enough or time.monotonic() > last:
-            return seen
+        text = _copy_pipe()
+        is_enough = len(cut_block(text)) < len(text) or len(text) >= SIZE
+        if is_all or is_enough or time.monotonic() > deadline:
+            return text
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Submit the first link of a chain through the real sbatch, and tell Mirage of it."""
+"""Submit the first link of a chain through the real sbatch, and register the chain."""
 
 import os
 import re
@@ -8,12 +8,12 @@ from mirage_wrapper import carrier, eligibility, invocation, process, registrati
 from mirage_wrapper.chain import Chain, Unsound, build_first_words
 from mirage_wrapper.settings import ANY_LINKS
 
-# What asks for a chain, asks once; and a name of another chain's link is none of this one.
+# Not in a link's environment: requests for a chain, and variables of another chain's link.
 NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
 
 
 def submit_chain(call, settings):
-    """Submit the first link; the exit code is the real sbatch's."""
+    """Submit the first link. Return the real sbatch's exit code."""
     _open_streams()
     try:
         chain = Chain(call, settings)
@@ -23,17 +23,17 @@ def submit_chain(call, settings):
         eligibility.check_script(chain.script.text)
     carrier.make_directory(chain)
     try:
-        child, out = process.start_sbatch(
+        child, read_end = process.start_sbatch(
             call.real, build_first_words(chain), build_first_environment(call.environ)
         )
     except Exception:
         carrier.remove_directory(chain)
         raise
-    said_by_sbatch = process.await_sbatch(call, child, out)
+    output = process.await_sbatch(call, child, read_end)
     if call.code != 0:
         carrier.remove_directory(chain)
         return call.code
-    job = process.find_job_id(said_by_sbatch, chain, 1)
+    job = process.find_job_id(output, chain, 1)
     if settings.presubmit == "all" and job is not None:
         from mirage_wrapper import presubmit
 
@@ -44,7 +44,8 @@ def submit_chain(call, settings):
 
 
 def _open_streams():
-    """A closed 0, 1 or 2 would be taken by the next file that is opened; sbatch gets it closed."""
+    """Open /dev/null for each of 0, 1 and 2 that is closed: the next file that is opened would take
+    its number."""
     fd = os.open(os.devnull, os.O_RDWR)
     while fd <= 2:
         fd = os.open(os.devnull, os.O_RDWR)
@@ -56,12 +57,12 @@ def build_first_environment(environ):
 
 
 def _register_chain(chain, job):
-    """Register the chain; that this fails costs nothing but a line."""
+    """Register the chain. After a failure the chain runs all the same, and one line says so."""
     settings = chain.settings
     if settings.service == "none":
-        told = "chain %s: %s, planned by its links without a service%s"
+        sentence = "chain %s: %s, planned by its links without a service%s"
         invocation.report(
-            chain.call, told % (chain.id, _format_length(settings), _describe_rule(settings))
+            chain.call, sentence % (chain.id, _format_length(settings), _describe_rule(settings))
         )
         return
     settings.returns = carrier.bound_returns(chain)
@@ -95,7 +96,7 @@ def _describe_rule(settings):
 
 
 def _report_habits(chain):
-    """Say what the script does that a chain makes needless, or that finds the next link."""
+    """Tell the user if the script does what a chain makes needless, or would find the next link."""
     name = invocation.format_word(chain.script.name)
     if _is_calling_itself(chain):
         invocation.report(
@@ -112,7 +113,7 @@ def _report_habits(chain):
 
 
 def _is_calling_itself(chain):
-    """Does a line of the script name sbatch and, behind it, the script?"""
+    """Return whether a line of the script names sbatch and, after it, the script itself."""
     own = rb"\$\{?0\b|\$\{?BASH_SOURCE\b|\b__file__\b|\bargv\[0\]"
     if chain.call.path is not None:
         own += rb"|(?<![\w.-])" + re.escape(os.fsencode(chain.script.name)) + rb"(?![\w.-])"
@@ -120,7 +121,7 @@ def _is_calling_itself(chain):
 
 
 def _is_looking_for_its_name(chain):
-    """Does a line of the script ask squeue for jobs of a name, or for all of its user's jobs?
+    """Return whether a line of the script asks squeue for jobs of a name, or for all of the user's jobs.
 
     A question about one job (`squeue -j $SLURM_JOB_ID`) finds no other.
     """
@@ -134,7 +135,7 @@ def _is_looking_for_its_name(chain):
 
 
 def _has_line(chain, pattern):
-    """Does a line of the script that is no comment match? Continued lines count as one."""
+    """Return whether a line of the script that is no comment matches. Continued lines count as one."""
     lines = chain.script.text.replace(b"\\\n", b" ").split(b"\n")
     code = (line for line in lines if not line.lstrip().startswith(b"#"))
     return any(re.search(pattern, line) for line in code)

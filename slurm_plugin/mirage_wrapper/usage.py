@@ -39,16 +39,17 @@ When the work is finished, the script says so with `touch $MIRAGE_DIR/done`.
 
 
 def render_help():
-    return TEXT % ("\n".join("  --mirage-%-20s %s" % one for one in SETTINGS),)
+    return TEXT % ("\n".join("  --mirage-%-20s %s" % setting for setting in SETTINGS),)
 
 
 def suggest_option(name):
-    """` (did you mean ...?)` of a name that nearly is one of ours, else where they are listed."""
+    """Return `: did you mean ...?` for a name that is nearly one of Mirage's options; else say where
+    they are listed."""
     import difflib
 
-    before = len(MIRAGE)
-    known = sorted(known[before:] for known in MIRAGE_NAMES)
-    near = difflib.get_close_matches(name[before:], known, 1, 0.7)
-    if near:
-        return ": did you mean --%s%s?" % (MIRAGE, near[0])
+    prefix_length = len(MIRAGE)
+    names = sorted(known[prefix_length:] for known in MIRAGE_NAMES)
+    matches = difflib.get_close_matches(name[prefix_length:], names, 1, 0.7)
+    if matches:
+        return ": did you mean --%s%s?" % (MIRAGE, matches[0])
     return " (`sbatch --mirage-help` lists them)"

@@ -24,8 +24,8 @@ SPANK_PLUGIN(mirage, 1)
 
 #define DEFAULT_WRAPPER "/opt/mirage/slurm_plugin/sbatch"
 /* PID:WHEN of the process that became the wrapper; the real sbatch is that process again, or its
- * child. The wrapper saves no SLURM_ name for later links, and no job sees it: see post_opt.
- * WHEN is 0 before the script was read, when its #SBATCH lines may still be heard, else 1. */
+ * child. The wrapper keeps no SLURM_ variable for later links, and no job gets it: see post_opt.
+ * WHEN is 0 before the script was read: its #SBATCH lines may still come. Afterwards it is 1. */
 #define MARK "SLURM_MIRAGE_PID"
 enum { BEFORE_SCRIPT, AFTER_SCRIPT, NEVER };
 #define OPTION "mirage-"
@@ -58,9 +58,9 @@ static struct spank_option options[] = {
 enum { NEVER_OVERLAP = 5, MAX_OVERLAP = 6, STYLE = 8 };
 
 static const char *wrapper = DEFAULT_WRAPPER;
-static bool listening;         /* in sbatch, neither switched off nor in the wrapper's hands */
-static char *heard[OPTIONS];   /* what #SBATCH lines asked for */
-static bool heard_any;
+static bool is_active;         /* in sbatch, not switched off, and the wrapper has not been run yet */
+static char *directive_values[OPTIONS]; /* the options in #SBATCH lines, by index */
+static bool has_directive;
 static off_t stdin_start = -1; /* where a script on standard input begins; -1: cannot be reread */
 
 /* This process's words, as /proc has them. */
@@ -140,7 +140,7 @@ static bool read_words(void)
 	return true;
 }
 
-/* There the chain's own script asks for nothing and is to submit nothing; the wrapper knows it. */
+/* Inside a link the chain's own script asks for no chain but must submit nothing: the wrapper decides. */
 static bool maybe_in_a_link(void)
 {
 	return is_set("MIRAGE_LINK") && is_set("MIRAGE_DIR") && is_set("SLURM_JOB_ID");
@@ -156,21 +156,22 @@ static bool is_carrier_mark(const char *word)
 	       *link && strspn(link, "0123456789") == strlen(link);
 }
 
-/* When the wrapper took this call in hand, here or in the link that submits it; NEVER: not yet. */
-static int taken_in_hand(void)
+/* When the wrapper handled this call, here or in the link that submits it; NEVER: not yet. */
+static int find_wrapper_run(void)
 {
 	const char *mark = getenv(MARK);
 	long pid = 0;
 	int when, i;
 
-	/* A link that submits the next one has no names of a link; a script may say the mark too. */
+	/* A link's carrier submits the next link with its mark, without a link's variables. A script may
+	 * use the mark too, but it has the variables. */
 	for (i = 1; i < word_count; i++)
 		if (is_carrier_mark(words[i]) && !maybe_in_a_link())
 			return AFTER_SCRIPT;
 	if (!mark || sscanf(mark, "%ld:%d", &pid, &when) != 2)
 		return NEVER;
 	if (pid != (long) getpid() && pid != (long) getppid())
-		return NEVER; /* left over from another time */
+		return NEVER; /* left over from an earlier process */
 	return when == BEFORE_SCRIPT ? BEFORE_SCRIPT : AFTER_SCRIPT;
 }
 
@@ -215,23 +216,23 @@ static bool environment_has(size_t index)
 	for (; *from && at < sizeof(name) - 1; from++)
 		name[at++] = *from == '-' ? '_' : *from - 'a' + 'A';
 	if (index == STYLE && is_set("MIRAGE_LINK"))
-		return false; /* within a link it tells of that link's own chain */
+		return false; /* inside a link the variable is that of the link's own chain */
 	if (index == NEVER_OVERLAP || index == MAX_OVERLAP)
 		return is_set("MIRAGE_NEVER_OVERLAP") || is_set("MIRAGE_MAX_OVERLAP");
 	return is_set(name);
 }
 
-/* An option's words for the wrapper, as one: a new string, NULL without memory. */
+/* Format an option for the wrapper, as one word: a new string, NULL without memory. */
 static char *as_word(size_t index)
 {
 	char *word = NULL;
 
 	if (!options[index].has_arg)
 		return asprintf(&word, "--%s", options[index].name) < 0 ? NULL : word;
-	return asprintf(&word, "--%s=%s", options[index].name, heard[index]) < 0 ? NULL : word;
+	return asprintf(&word, "--%s=%s", options[index].name, directive_values[index]) < 0 ? NULL : word;
 }
 
-/* The wrapper finds sbatch on PATH or in /usr/bin; where ours is neither it is told. */
+/* The wrapper finds sbatch on PATH or in /usr/bin. If this sbatch is neither, name it to the wrapper. */
 static bool name_real_sbatch(void)
 {
 	char own[PATH_MAX], beside[PATH_MAX];
@@ -249,7 +250,7 @@ static bool name_real_sbatch(void)
 	return setenv("MIRAGE_REAL_SBATCH", own, 1) == 0;
 }
 
-/* Run the wrapper in this process's place with what was heard and the words as they were given. */
+/* Become the wrapper, with the options of #SBATCH lines and the words of this call. */
 static void become_wrapper(int when)
 {
 	char **argv = calloc(word_count + OPTIONS + 1, sizeof(*argv));
@@ -264,7 +265,7 @@ static void become_wrapper(int when)
 	}
 	argv[n++] = words[0];
 	for (i = 0; i < OPTIONS; i++) {
-		if (!heard[i] || environment_has(i))
+		if (!directive_values[i] || environment_has(i))
 			continue;
 		if (!(argv[n++] = as_word(i))) {
 			say(wrapper, "out of memory");
@@ -285,11 +286,11 @@ static void become_wrapper(int when)
 
 static int on_option(int index, const char *value, int remote)
 {
-	if (remote || !listening || index < 0 || (size_t) index >= OPTIONS)
+	if (remote || !is_active || index < 0 || (size_t) index >= OPTIONS)
 		return 0;
-	free(heard[index]);
-	heard[index] = strdup(value ? value : "");
-	heard_any = true;
+	free(directive_values[index]);
+	directive_values[index] = strdup(value ? value : "");
+	has_directive = true;
 	return 0;
 }
 
@@ -333,13 +334,13 @@ int slurm_spank_init(spank_t spank, int ac, char **av)
 	for (i = 0; i < OPTIONS; i++)
 		spank_option_register(spank, &options[i]);
 	forget_options(spank);
-	if (switched_off() || !read_words() || (taken = taken_in_hand()) == AFTER_SCRIPT)
+	if (switched_off() || !read_words() || (taken = find_wrapper_run()) == AFTER_SCRIPT)
 		return ESPANK_SUCCESS;
 	stdin_start = lseek(STDIN_FILENO, 0, SEEK_CUR);
-	listening = true;
+	is_active = true;
 	if (taken == NEVER && asked_before_the_script_is_read()) {
 		become_wrapper(BEFORE_SCRIPT);
-		listening = false; /* that it could not was said once */
+		is_active = false; /* one line has said that the wrapper could not be run */
 	}
 	return ESPANK_SUCCESS;
 }
@@ -352,9 +353,9 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char **av)
 		return ESPANK_SUCCESS;
 	unsetenv(MARK); /* the job's environment is copied after this */
 	forget_options(spank);
-	if (!listening || !heard_any)
+	if (!is_active || !has_directive)
 		return ESPANK_SUCCESS;
-	listening = false;
+	is_active = false;
 	if (script_is_gone()) {
 		say("#SBATCH --mirage lines are not seen in a script that comes through a pipe",
 		    "name the script, or give the options to sbatch");

@@ -9,7 +9,7 @@ from mirage.chains.expected_start import ExpectedStart
 from mirage.database.events.outbox import Notice
 from mirage.domain.sanitize import escape_unprintable
 
-_EARLIER = 40
+_MAX_NOTICES = 40
 """The most notices in one message."""
 
 
@@ -20,7 +20,7 @@ class Digest:
     cluster: str
     notices: Sequence[Notice]
     standing: Sequence[str] = ()
-    """Sentences on the chain as it stands as the message is sent."""
+    """Sentences on the chain's next link and its returns, as of the last look at the queue."""
 
     @property
     def first(self) -> Notice:
@@ -40,12 +40,12 @@ class Digest:
 
     def render_text(self) -> str:
         """Return the text of the message. Times are in UTC."""
-        shown = self.notices[-_EARLIER:]
-        left_out = len(self.notices) - len(shown)
+        newest = self.notices[-_MAX_NOTICES:]
+        left_out = len(self.notices) - len(newest)
         chain_id = self.first.chain_id
         lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
-        lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
+        lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in newest]
         lines += ["", *self.standing] if self.standing else []
         lines += [
             "",
@@ -70,20 +70,23 @@ class Digest:
 
 
 def describe_standing(expected: ExpectedStart | None, returns: int, at: int) -> list[str]:
-    """Return the sentences of a digest on when the next link starts, as known at `at`, and on how
-    often links gave their nodes back; empty where there is nothing to say. Times are in UTC."""
-    found = []
+    """Return a digest's sentences on the next link's start and on links that gave nodes back.
+
+    `expected` is as known at the instant `at`. The list is empty if there is nothing to say. Times
+    are in UTC.
+    """
+    sentences = []
     if expected is not None:
         first, last = _format_utc(expected.p10), _format_utc(expected.p90)
         between = "" if first == last else f" (8 of 10 times between {first} and {last})"
-        found.append(
+        sentences.append(
             f"Link {expected.link} is expected to start at {_format_utc(expected.p50)}{between}, "
             f"as of {_format_utc(at)} UTC."
         )
     if returns:
         times = "once" if returns == 1 else f"{returns} times"
-        found.append(f"Early links of this chain gave their nodes back {times}.")
-    return found
+        sentences.append(f"Early links of this chain gave their nodes back {times}.")
+    return sentences
 
 
 def _format_utc(at: int) -> str:

@@ -82,13 +82,13 @@ def import_cluster_file(
     )
     if log is not None:
         site = replace(site, notes=_count_affected_jobs(site.notes, log, timezone))
-    written, cluster_file = site_file.render_site(site, str(out or "the imported file"))
+    text, cluster_file = site_file.render_site(site, str(out or "the imported file"))
     if out is not None:
-        site_file.write_atomically(out, written)
+        site_file.write_atomically(out, text)
     if as_json:
-        typer.echo(json.dumps(_build_summary(site, cluster_file, out, written)))
+        typer.echo(json.dumps(_build_summary(site, cluster_file, out, text)))
     elif out is None:
-        typer.echo(written, nl=False)
+        typer.echo(text, nl=False)
     else:
         _print_summary(site, cluster_file, out)
 
@@ -111,14 +111,14 @@ def _count_affected_jobs(notes: Sequence[str], log: Path, timezone: str | None) 
 
 
 def _build_summary(
-    site: "ImportedSite", cluster_file: "ClusterFile", out: Path | None, written: str
+    site: "ImportedSite", cluster_file: "ClusterFile", out: Path | None, text: str
 ) -> dict[str, object]:
     return {
         **_count_parts(site),
         "notes": list(site.notes),
         "warnings": list(cluster_file.warnings),
         "out": None if out is None else str(out),
-        "text": written,
+        "text": text,
     }
 
 

@@ -91,55 +91,60 @@ def check_config(
     of your own service, ~/.config/mirage/mirage.toml, which no variable overrides.
     """
     if user or _has_own_file_alone(file or config):
-        given, environ = settings_file.read_user_config(file or config), {}
+        raw_config, environ = settings_file.read_user_config(file or config), {}
     else:
-        given, environ = settings_file.read_config(file or config), dict(os.environ)
-    found = check_settings(given, environ)
+        raw_config, environ = settings_file.read_config(file or config), dict(os.environ)
+    check = check_settings(raw_config, environ)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), default=str))
+        typer.echo(json.dumps(check.to_dict(), default=str))
     else:
-        _print_faults(found, given.path)
-    if found.faults:
+        _print_faults(check, raw_config.path)
+    if check.faults:
         raise typer.Exit(_BAD)
 
 
-def _has_own_file_alone(named: Path | None) -> bool:
+def _has_own_file_alone(file: Path | None) -> bool:
     """Return whether the only configuration that anybody named is that of a user's own service."""
-    own, site = settings_file.find_user_config(), settings_file.find_site_config()
-    return named is None and site is None and own is not None
+    own_file, site_file = settings_file.find_user_config(), settings_file.find_site_config()
+    return file is None and site_file is None and own_file is not None
 
 
-def check_settings(given: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
+def check_settings(raw_config: RawConfig, environ: Mapping[str, str]) -> ConfigCheck:
     """Find every fault of the settings and of the files that they name."""
     from mirage.service import wiring
 
     faults: list[ConfigFault] = []
     try:
-        settings = Settings.model_validate(given.data)
+        settings = Settings.model_validate(raw_config.data)
     except ValidationError as error:
-        faults = config_file.list_faults(Settings, given, error)
-        settings = _replace_faulty_values(given, faults)
-    told = {fault.key for fault in faults}
-    for key, look in _list_looks().items():
-        if key not in told:
-            faults += _find_key_faults(key, look, settings, given)
-    strange = config_file.find_unknown_variables(Settings, environ)
+        faults = config_file.list_faults(Settings, raw_config, error)
+        settings = _replace_faulty_values(raw_config, faults)
+    faulty_keys = {fault.key for fault in faults}
+    for key, check in _list_key_checks().items():
+        if key not in faulty_keys:
+            faults += _find_key_faults(key, check, settings, raw_config)
+    unknown_variables = config_file.find_unknown_variables(Settings, environ)
     warnings = [] if faults else wiring.check_settings(settings)
-    gone = [f"{key} is no longer a setting: remove the key" for key in given.dropped]
-    return ConfigCheck(given.source, faults, [*gone, *map(str, strange), *warnings])
+    dropped_notes = [f"{key} is no longer a setting: remove the key" for key in raw_config.dropped]
+    return ConfigCheck(
+        raw_config.source, faults, [*dropped_notes, *map(str, unknown_variables), *warnings]
+    )
 
 
-def _replace_faulty_values(given: RawConfig, faults: list[ConfigFault]) -> Settings:
+def _replace_faulty_values(raw_config: RawConfig, faults: list[ConfigFault]) -> Settings:
     """Return the settings with defaults in place of faulty values, to check the rest too."""
-    wrong = {".".join(fault.key.split(".")[:2]) for fault in faults}
+    faulty_keys = {".".join(fault.key.split(".")[:2]) for fault in faults}
     try:
-        return Settings.model_validate(given.drop_keys(wrong).data)
+        return Settings.model_validate(raw_config.drop_keys(faulty_keys).data)
     except ValidationError:
         return Settings()
 
 
-def _list_looks() -> dict[str, Callable[[Settings], object]]:
-    """By key: a function that uses the key's value as the service would. Each raises InputError."""
+def _list_key_checks() -> dict[str, Callable[[Settings], object]]:
+    """Return, by key, a function that uses the key's value as the service does.
+
+    Each function raises InputError for a value that cannot be used.
+    """
     from mirage.database.schema.engine import parse_url
     from mirage.service import wiring
 
@@ -152,30 +157,30 @@ def _list_looks() -> dict[str, Callable[[Settings], object]]:
 
 
 def _find_key_faults(
-    key: str, look: Callable[[Settings], object], settings: Settings, given: RawConfig
+    key: str, check: Callable[[Settings], object], settings: Settings, raw_config: RawConfig
 ) -> Iterator[ConfigFault]:
     try:
-        look(settings)
+        check(settings)
     except InputError as error:
         spec = collect_specs(Settings).get(key)
         yield ConfigFault(
             key=key,
             said=error.to_one_line() if isinstance(error, ConfigError) else str(error),
             value=None if spec is None else spec.mask_value(_get_json_value(settings, key)),
-            line=given.lines.get(key),
-            variable=given.variables.get(key),
+            line=raw_config.lines.get(key),
+            variable=raw_config.variables.get(key),
         )
 
 
-def _print_faults(found: ConfigCheck, file: Path | None) -> None:
-    for sentence in found.warnings:
+def _print_faults(check: ConfigCheck, file: Path | None) -> None:
+    for sentence in check.warnings:
         typer.echo(f"warning: {escape_unprintable(sentence)}", err=True)
-    if not found.faults:
-        of = file or "there is no file; defaults and environment variables are in force"
-        typer.echo(f"the configuration is right: {of}")
+    if not check.faults:
+        source = file or "there is no file; defaults and environment variables are in force"
+        typer.echo(f"the configuration is right: {source}")
         return
     for line in format_faults(
-        found.source, [escape_unprintable(str(fault)) for fault in found.faults]
+        check.source, [escape_unprintable(str(fault)) for fault in check.faults]
     ):
         typer.echo(line if line.startswith("  ") else f"mirage: {line}", err=True)
 
@@ -194,14 +199,14 @@ def show_config(
     With --origin the command also shows where each value comes from: the default, a line of the
     file (FILE:LINE), or an environment variable.
     """
-    given = settings_file.read_config(config)
-    rows = list(_list_setting_rows(config_file.validate_config(Settings, given), given))
+    raw_config = settings_file.read_config(config)
+    rows = list(_list_setting_rows(config_file.validate_config(Settings, raw_config), raw_config))
     if as_json:
         typer.echo(json.dumps(_build_nested_object(rows, with_origin=origin), indent=2))
         return
-    told = [f"{key} = {json.dumps(value)}" for key, value, _ in rows]
-    width = max(map(len, told))
-    for line, (_, _, source) in zip(told, rows, strict=True):
+    lines = [f"{key} = {json.dumps(value)}" for key, value, _ in rows]
+    width = max(map(len, lines))
+    for line, (_, _, source) in zip(lines, rows, strict=True):
         typer.echo(f"{line:{width}}  # {source}" if origin else line)
 
 
@@ -209,32 +214,32 @@ SettingRow = tuple[str, Any, str]
 """(key, value as in JSON, origin)."""
 
 
-def _list_setting_rows(settings: Settings, given: RawConfig) -> Iterator[SettingRow]:
+def _list_setting_rows(settings: Settings, raw_config: RawConfig) -> Iterator[SettingRow]:
     from mirage.database.schema.engine import mask_url
 
     for key, spec in collect_specs(Settings).items():
         value = spec.mask_value(_get_json_value(settings, key))
         if key == _URL:
             value = mask_url(settings.database_url)
-        yield key, value, given.find_origin(key)
+        yield key, value, raw_config.find_origin(key)
 
 
 def _get_json_value(settings: Settings, key: str) -> Any:
     """Return the value of that key as JSON has it."""
-    found: Any = settings.model_dump(mode="json")
+    value: Any = settings.model_dump(mode="json")
     for name in key.split("."):
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 def _build_nested_object(rows: list[SettingRow], *, with_origin: bool) -> dict[str, Any]:
     """Return the rows as nested tables; with origins each value is {"value", "origin"}."""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for key, value, source in rows:
         table, _, name = key.rpartition(".")
-        inside = made.setdefault(table, {}) if table else made
-        inside[name] = {"value": value, "origin": source} if with_origin else value
-    return made
+        branch = tree.setdefault(table, {}) if table else tree
+        branch[name] = {"value": value, "origin": source} if with_origin else value
+    return tree
 
 
 @config_app.command("reference")
@@ -249,18 +254,18 @@ def print_reference() -> None:
 def render_reference() -> str:
     """Render docs/reference/configuration.md: each key with its type, unit, default and
     docstring."""
-    known = collect_specs(Settings).values()
-    plain = [spec for spec in known if "." not in spec.key]
+    specs = collect_specs(Settings).values()
+    plain = [spec for spec in specs if "." not in spec.key]
     parts = [_HEAD, "\n## Before the first table\n\n", _render_table(plain)]
     for name, section in collect_tables(Settings).items():
-        said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
-        inside = [spec for spec in known if spec.key.startswith(f"{name}.")]
-        parts += [f"\n## [{name}]\n\n{said}", _render_table(inside)]
+        introduction = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
+        table_specs = [spec for spec in specs if spec.key.startswith(f"{name}.")]
+        parts += [f"\n## [{name}]\n\n{introduction}", _render_table(table_specs)]
     return "".join(parts)
 
 
-def _render_table(given: Iterable[SettingSpec]) -> str:
-    return _COLUMNS + "".join(_render_row(spec) for spec in given)
+def _render_table(specs: Iterable[SettingSpec]) -> str:
+    return _COLUMNS + "".join(_render_row(spec) for spec in specs)
 
 
 def _render_row(spec: SettingSpec) -> str:

@@ -30,20 +30,20 @@ def copy_database(
     """
     from mirage.config import settings as settings_file
     from mirage.database.schema import backup
-    from mirage.service import wiring
+    from mirage.service import database_setup
 
     settings = settings_file.load_settings(config)
-    file = wiring.find_database_file(settings)
+    file = database_setup.find_database_file(settings)
     if file is None:
         raise InputError("the database is not a SQLite file: copy a PostgreSQL database by pg_dump")
     if not file.exists():
         raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` creates it")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with show_activity("copying the database"):
-        made = backup.copy_database(
+        copy = backup.copy_database(
             file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep
         )
-    typer.echo(f"copied to {made}")
+    typer.echo(f"copied to {copy}")
 
 
 @db.command("upgrade")
@@ -53,9 +53,9 @@ def upgrade_database(*, config: ConfigOption = None) -> None:
     Running the command again changes nothing.
     """
     from mirage.config import settings as settings_file
-    from mirage.service import wiring
+    from mirage.service import database_setup
 
     settings = settings_file.load_settings(config)
     with show_activity("upgrading the database's schema"):
-        wiring.upgrade_database(settings)
+        database_setup.upgrade_database(settings)
     typer.echo("the database has this program's schema")

@@ -67,50 +67,52 @@ def ingest_trace(
     with (
         open_trace(file, trace_format, timezone, cluster=cluster) as trace,
         closing(Store(configured.database_url if configured else str(database))) as store,
-        _show_progress(file.name) as told,
+        _show_progress(file.name) as on_progress,
     ):
-        report = import_trace(store, cluster, trace, told)
-        others = sorted(trace.clusters.keys() - {cluster.lower()})
+        report = import_trace(store, cluster, trace, on_progress)
+        other_clusters = sorted(trace.clusters.keys() - {cluster.lower()})
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_render_table(report, trace.format))
-    warn_of_local_times(file, trace.zone_taken)
-    _warn_of_refused_rows(file, report, others)
+    warn_of_local_times(file, trace.local_zone)
+    _warn_of_refused_rows(file, report, other_clusters)
     if configured and "name" in configured.cluster.model_fields_set:
         _warn_of_other_cluster(cluster, configured.cluster.name)
 
 
-def _warn_of_other_cluster(cluster: str, own: str) -> None:
-    if cluster != own:
+def _warn_of_other_cluster(cluster: str, configured_name: str) -> None:
+    if cluster != configured_name:
         typer.echo(
-            f"mirage: note: the configuration's cluster.name is {own}: the service of {own} does "
-            f"not use the history of {cluster}",
+            f"mirage: note: the configuration's cluster.name is {configured_name}: the service of "
+            f"{configured_name} does not use the history of {cluster}",
             err=True,
         )
 
 
-def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[str]) -> None:
+def _warn_of_refused_rows(
+    file: Path, report: "ImportReport", other_clusters: Sequence[str]
+) -> None:
     """Warn of rows that were not stored, on standard error, which cron mails.
 
-    `others`: the other clusters that rows belong to. Raises InputError if no row was stored.
+    `other_clusters`: other clusters that rows belong to. Raises InputError if no row was stored.
     """
     from mirage.history.formats.sacct_dump import OTHER_CLUSTER
 
-    elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
-    if elsewhere and report.taken == 0:
+    skipped_rows = report.skipped_why.get(OTHER_CLUSTER, 0)
+    if skipped_rows and report.imported == 0:
         raise InputError(
-            f"{file}: no row was stored: {elsewhere} of {report.read} rows belong to cluster "
-            f"{', '.join(others[:_REASONS])}. Give --cluster as Slurm's ClusterName"
+            f"{file}: no row was stored: {skipped_rows} of {report.read} rows belong to cluster "
+            f"{', '.join(other_clusters[:_REASONS])}. Give --cluster as Slurm's ClusterName"
         )
-    if elsewhere:
+    if skipped_rows:
         typer.echo(
-            f"mirage: warning: {file}: {elsewhere} of {report.read} rows were skipped: they belong "
-            f"to another cluster: {', '.join(others[:_REASONS])}",
+            f"mirage: warning: {file}: {skipped_rows} of {report.read} rows were skipped: they "
+            f"belong to another cluster: {', '.join(other_clusters[:_REASONS])}",
             err=True,
         )
-    if report.useless:
+    if report.is_useless:
         raise InputError(
             f"{file}: none of {report.read} rows could be stored: {_format_reasons(report)}"
         )
@@ -124,10 +126,10 @@ def _warn_of_refused_rows(file: Path, report: "ImportReport", others: Sequence[s
 
 def _format_reasons(report: "ImportReport") -> str:
     """Return the most frequent reasons, each with its number of rows."""
-    named = list(report.refused_why.items())[:_REASONS]
-    others = report.refused - sum(rows for _, rows in named)
-    told = [f"{reason} ({rows})" for reason, rows in named]
-    return ", ".join([*told, f"other reasons ({others})"] if others else told)
+    top_reasons = list(report.refused_why.items())[:_REASONS]
+    other_rows = report.refused - sum(rows for _, rows in top_reasons)
+    sentences = [f"{reason} ({rows})" for reason, rows in top_reasons]
+    return ", ".join([*sentences, f"other reasons ({other_rows})"] if other_rows else sentences)
 
 
 @contextmanager

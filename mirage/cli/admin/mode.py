@@ -61,7 +61,7 @@ def show_or_set_mode(
     from mirage.database.operations.demotions import read_demotions
     from mirage.provision.control import kill_switch, modes
     from mirage.provision.control.kill_switch import Way
-    from mirage.service import own_site, wiring
+    from mirage.service import database_setup, own_site
 
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition and takes no mode")
@@ -71,12 +71,12 @@ def show_or_set_mode(
         else settings_file.load_settings(config)
     )
     try:
-        store = wiring.open_store(settings)
+        store = database_setup.open_store(settings)
     except StoreUnavailable:
-        told = None if wanted is not None or release or unset or user else _fetch_modes()
-        if told is None:
+        fetched_modes = None if wanted is not None or release or unset or user else _fetch_modes()
+        if fetched_modes is None:
             raise
-        _print_modes(told, settings.cluster.name, as_json=as_json)
+        _print_modes(fetched_modes, settings.cluster.name, as_json=as_json)
         return
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
@@ -92,18 +92,18 @@ def show_or_set_mode(
             modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.list_modes(tx, cluster_id)
         pulled = kill_switch.list_pulls(tx, cluster_id)
-        demoted = read_demotions(tx, cluster_id)
-        seen = queue_summary.list_partitions(tx, cluster_id)
-    if partition and seen and partition not in seen and not unset:
+        demotions = read_demotions(tx, cluster_id)
+        partitions = queue_summary.list_partitions(tx, cluster_id)
+    if partition and partitions and partition not in partitions and not unset:
         typer.echo(
             f"note: the last look at the nodes found no partition {partition}, but "
-            f"{', '.join(seen)}",
+            f"{', '.join(partitions)}",
             err=True,
         )
-    if any(wanted is not Mode.SHADOW or each.way != Way.COMMAND for each in pulled):
+    if any(wanted is not Mode.SHADOW or pull.way != Way.COMMAND for pull in pulled):
         typer.echo(f"note: {kill_switch.explain_pulls(pulled)}", err=True)
-    for one in demoted:
-        typer.echo(f"note: {one.explain()}", err=True)
+    for demotion in demotions:
+        typer.echo(f"note: {demotion.explain()}", err=True)
     modes_now = {name: m.value for name, m in current.items()}
     _print_modes(modes_now, settings.cluster.name, as_json=as_json)
 
@@ -114,38 +114,38 @@ def _fetch_modes() -> dict[str, str] | None:
     This is for a user who cannot read the database, because it belongs to another account.
     """
     try:
-        found = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
+        answer = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
     except ServiceUnavailable:
         return None
-    if found.get("kill_switch"):
+    if answer.get("kill_switch"):
         typer.echo(
             "note: the kill switch is pulled: Mirage changes nothing in Slurm by itself", err=True
         )
-    for says in found.get("demoted", ()):
-        typer.echo(f"note: {says}", err=True)
-    return {"": found["mode"], **found["partitions"]}
+    for sentence in answer.get("demoted", ()):
+        typer.echo(f"note: {sentence}", err=True)
+    return {"": answer["mode"], **answer["partitions"]}
 
 
-def _print_modes(found: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
-    shown = sorted(found.items())
+def _print_modes(modes: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
+    rows = sorted(modes.items())
     if as_json:
-        typer.echo(json.dumps({name or "*": mode for name, mode in shown}))
+        typer.echo(json.dumps({name or "*": mode for name, mode in rows}))
         return
-    for name, mode in shown:
+    for name, mode in rows:
         typer.echo(f"{name or 'cluster ' + cluster}: {mode}")
 
 
 def _set_mode(
-    tx: "Transaction", cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
+    tx: "Transaction", cluster_id: int, mode: Mode | None, partition: str, *, release: bool
 ) -> None:
     from mirage.provision.control import kill_switch, modes
     from mirage.provision.control.kill_switch import Way
 
     now = int(time.time())
-    if wanted is Mode.SHADOW and not partition:
+    if mode is Mode.SHADOW and not partition:
         kill_switch.pull_switch(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
-    if release or wanted is Mode.ACT:
+    if release or mode is Mode.ACT:
         ways = kill_switch.BY_HAND if release else {Way.COMMAND}
         kill_switch.release_switch(tx, cluster_id, ways, now=now, actor=_ACTOR)
-    if wanted is not None:
-        modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor=_ACTOR)
+    if mode is not None:
+        modes.set_mode(tx, cluster_id, mode, partition, now=now, actor=_ACTOR)

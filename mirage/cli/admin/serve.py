@@ -31,7 +31,7 @@ def start_service(
     """
     from mirage import logs
     from mirage.config import settings as settings_file
-    from mirage.service import wiring
+    from mirage.service import database_setup, wiring
     from mirage.service.service_run import run_service
 
     if user:
@@ -41,22 +41,22 @@ def start_service(
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
     _warn_of_settings(settings)
-    wiring.check_path_security(settings)
+    database_setup.check_path_security(settings)
     run_service(wiring.build_service(settings))
 
 
 def _start_own_service(settings: "Settings") -> None:
     from mirage import logs
-    from mirage.service import own_site, wiring
+    from mirage.service import database_setup, own_site, wiring
     from mirage.service.service_run import run_service
 
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
-    wiring.make_user_state_dir(settings.service.state_dir)
+    database_setup.make_user_state_dir(settings.service.state_dir)
     os.umask(0o077)
     settings = own_site.complete_settings(settings, renews=True)
     _warn_of_settings(settings)
-    wiring.upgrade_database(settings)
+    database_setup.upgrade_database(settings)
     own_site.name_cluster(settings)
     run_service(wiring.build_service(settings), owner_uid=os.geteuid())
 

@@ -56,15 +56,15 @@ def create_token(
     from mirage.config import settings as settings_file
     from mirage.database.access.tokens import Token
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
     from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
     now = int(time.time())
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure_cluster(tx, settings.cluster.name)
-        asked = Token(
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        request = Token(
             name=name,
             role=role,
             user=user or "",
@@ -75,14 +75,14 @@ def create_token(
             created_by=_get_actor(),
             expires_at=now + _parse_span_s(expires),
         )
-        made, text = token_service.create_token(tx, asked, cluster_id=here)
+        token, text = token_service.create_token(tx, request, cluster_id=cluster_id)
     store.close()
     if as_json:
-        typer.echo(json.dumps(_build_json(made) | {"token": text}))
+        typer.echo(json.dumps(_build_json(token) | {"token": text}))
         return
     typer.echo(text)
     typer.echo(
-        f"token {made.token_id} of role {made.role}: save it now, it cannot be shown again",
+        f"token {token.token_id} of role {token.role}: save it now, it cannot be shown again",
         err=True,
     )
 
@@ -93,17 +93,17 @@ def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
     from mirage.config import settings as settings_file
     from mirage.database.access import tokens
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
 
-    store = wiring.open_store(settings_file.load_settings(config))
+    store = database_setup.open_store(settings_file.load_settings(config))
     with store.read() as tx:
-        found, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
+        stored_tokens, names = tokens.list_tokens(tx), clusters.list_cluster_names(tx)
     store.close()
     if as_json:
-        typer.echo(json.dumps([_build_json(token) for token in found], indent=2))
+        typer.echo(json.dumps([_build_json(token) for token in stored_tokens], indent=2))
         return
     table = Table("token", "name", "role", "user", "cluster", "expires", "made by", "")
-    for token in found:
+    for token in stored_tokens:
         words = [token.token_id, token.name, _format_role(token), token.user or "-"]
         words.append("every" if token.cluster_id is None else names[token.cluster_id])
         table.add_row(
@@ -124,15 +124,15 @@ def revoke_token(
     """Revoke a token: the service refuses it from now on. Running it again changes nothing."""
     from mirage.config import settings as settings_file
     from mirage.database.operations import clusters
-    from mirage.service import wiring
+    from mirage.service import database_setup
     from mirage.web.identity import tokens as token_service
 
     settings = settings_file.load_settings(config)
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     with store.begin() as tx:
-        here = clusters.ensure_cluster(tx, settings.cluster.name)
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
         token_service.revoke_token(
-            tx, token_id, cluster_id=here, now=int(time.time()), actor=_get_actor()
+            tx, token_id, cluster_id=cluster_id, now=int(time.time()), actor=_get_actor()
         )
     store.close()
     typer.echo(f"token {token_id} is revoked")

@@ -83,17 +83,17 @@ def submit_chain(
             "install Mirage again"
         )
     if links is None:
-        late = "--links" in context.args
+        is_misplaced = "--links" in context.args
         raise InputError(
             f"--links stands after {context.args[0]}: give --links first, then sbatch's options"
-            if late
+            if is_misplaced
             else "the number of links is missing: `mirage chain submit --links 8 ...`"
         )
-    asked = [f"--mirage-chain={links}"]
-    asked += [] if policy is None else [f"--mirage-policy={policy}"]
-    asked += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]
+    wrapper_options = [f"--mirage-chain={links}"]
+    wrapper_options += [] if policy is None else [f"--mirage-policy={policy}"]
+    wrapper_options += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]
     # Run by this Python: /usr/bin/python3, which the wrapper's first line names, may be missing.
-    command = [sys.executable, "-IS", str(wrapper), *asked, *context.args]
+    command = [sys.executable, "-IS", str(wrapper), *wrapper_options, *context.args]
     os.execv(command[0], command)  # noqa: S606 - an argument vector
 
 
@@ -111,17 +111,17 @@ def list_chains(
 ) -> None:
     """List chains, newest first."""
     service = ServiceClient(resolve_service_url(url), by_hand=_LOOK)
-    wanted = None if state is None else state.value
-    whose = get_own_name() if mine else user
-    found = list(service.iter_items("/chains", limit, user=whose, state=wanted))
+    state_name = None if state is None else state.value
+    owner = get_own_name() if mine else user
+    rows = list(service.iter_items("/chains", limit, user=owner, state=state_name))
     if as_json:
-        _print_json(found)
-    elif not found:
-        typer.echo(f"no chains of {whose}" if whose else "no chains")
+        _print_json(rows)
+    elif not rows:
+        typer.echo(f"no chains of {owner}" if owner else "no chains")
     else:
         out = create_console()
-        out.print(chain_text.render_chain_table(found, out.width))
-        for note in chain_text.list_chain_notes(found):
+        out.print(chain_text.render_chain_table(rows, out.width))
+        for note in chain_text.list_chain_notes(rows):
             out.print(escape(note), soft_wrap=True)
 
 
@@ -146,9 +146,9 @@ def show_chain(
         _print_json(chain)
         return
     out = create_console()
-    drawn = build_timeline(service.get(f"/chains/{chain_id}/timeline"), newest=links)
+    timeline = build_timeline(service.get(f"/chains/{chain_id}/timeline"), newest=links)
     for part in chain_text.render_chain_page(
-        chain, out.width, chain_text.draw_timeline(drawn, out)
+        chain, out.width, chain_text.draw_timeline(timeline, out)
     ):
         out.print(part, highlight=False)
     out.print(chain_text.describe_service_state(chain, service.get("/mode")), highlight=False)
@@ -168,9 +168,9 @@ def explain_decisions(
     by_hand = "Mirage decides nothing until it is back."
     service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
     chain_id = _choose_chain_id(service, chain_id)
-    found = list(service.iter_items(f"/chains/{chain_id}/decisions", limit))
+    rows = list(service.iter_items(f"/chains/{chain_id}/decisions", limit))
     if as_json:
-        _print_json(found)
+        _print_json(rows)
         return
     chain = service.get(f"/chains/{chain_id}")
     for sentence in (
@@ -180,12 +180,12 @@ def explain_decisions(
         *chain_text.describe_unregistered(chain),
     ):
         typer.echo(f"{sentence}\n")
-    if not found:
+    if not rows:
         typer.echo(
             "no decisions yet: Mirage decides once a link runs and the next link is in the queue"
         )
     else:
-        typer.echo("\n\n".join(chain_text.format_decision(row) for row in found))
+        typer.echo("\n\n".join(chain_text.format_decision(row) for row in rows))
 
 
 @chain_app.command("pause")
@@ -206,9 +206,11 @@ def resume_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJs
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
     service = ServiceClient(resolve_service_url(url), by_hand=by_hand)
-    before = service.get(f"/chains/{resolve_chain_id(service, chain_id)}")
-    chain = service.post(f"/chains/{before['chain_id']}/resume")  # refuses whose it is not
-    if before["state"] == ChainState.ACTIVE:  # it was nothing, and would look like success
+    old_chain = service.get(f"/chains/{resolve_chain_id(service, chain_id)}")
+    chain = service.post(f"/chains/{old_chain['chain_id']}/resume")
+    # The service answers 403 if the caller may not change this chain. A chain that was active
+    # already has not changed, so the command must not report success.
+    if old_chain["state"] == ChainState.ACTIVE:
         hint = "`mirage-link resume CHAIN` resumes a chain that paused itself after failed links"
         raise IllegalTransition(f"chain {chain['chain_id']} is active already; {hint}")
     _print_state(chain, as_json=as_json)
@@ -226,9 +228,9 @@ def cancel_chain(chain_id: ChainArgument, *, url: Url = None, as_json: ServiceJs
     )
 
 
-def _request_change(chain_id: str, what: str, service: ServiceClient, *, as_json: bool) -> None:
+def _request_change(chain_id: str, action: str, service: ServiceClient, *, as_json: bool) -> None:
     _print_state(
-        service.post(f"/chains/{resolve_chain_id(service, chain_id)}/{what}"), as_json=as_json
+        service.post(f"/chains/{resolve_chain_id(service, chain_id)}/{action}"), as_json=as_json
     )
 
 
@@ -236,12 +238,12 @@ def _print_state(chain: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         _print_json(chain)
         return
-    standing = (
+    delay_note = (
         "; this may take a while, since Mirage has not read the queue lately" * chain["stale"]
     )
     typer.echo(
         f"chain {chain['chain_id']} is {chain['state']}: "
-        f"Mirage tells Slurm at its next look at the queue{standing}"
+        f"Mirage tells Slurm at its next look at the queue{delay_note}"
     )
 
 

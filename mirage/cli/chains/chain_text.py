@@ -41,7 +41,7 @@ _LINK_COLUMNS = {
 }
 
 _YEAR = len("2027-")
-_BEHIND = "Dependency"
+_DEPENDENCY = "Dependency"
 _HELD = (
     "held: the link waits for the end of the link before it (afterany). Mirage frees it earlier, so"
     " that it starts when that link ends."
@@ -79,44 +79,46 @@ def render_chain_table(chains: Iterable[Mapping[str, Any]], width: int) -> Table
     The ids are never cut, because users copy them into other commands.
     """
     columns = [name for name, least in _COLUMNS.items() if width >= least]
-    made = Table(*(Column(name, no_wrap=name != "user") for name in columns))
+    table = Table(*(Column(name, no_wrap=name != "user") for name in columns))
     for chain in chains:
-        over = chain["handovers_done"]
+        has_handovers = chain["handovers_done"]
         cells = {
             "chain": chain["chain_id"],
             "user": _escape_text(chain["user"]),
             "state": chain["state"],
             "links": format_link_count(chain),
             "running": ", ".join(map(str, chain["running"])) or "-",
-            "interrupted": format_duration(chain["interruption_h"] * _HOUR_S) if over else "-",
-            "overlap": format_duration(chain["overlap_h"] * _HOUR_S) if over else "-",
+            "interrupted": format_duration(chain["interruption_h"] * _HOUR_S)
+            if has_handovers
+            else "-",
+            "overlap": format_duration(chain["overlap_h"] * _HOUR_S) if has_handovers else "-",
             "made": format_day_and_time(chain["created_at"]),
         }
-        made.add_row(*(cells[name] for name in columns))
-    return made
+        table.add_row(*(cells[name] for name in columns))
+    return table
 
 
-def describe_service_state(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
+def describe_service_state(answer: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
     """Describe the age of the data, and how far Mirage goes.
 
-    `found` is a chain, whose own mode is told, or the overview, for which all modes are.
+    `answer` is a chain (the chain's own mode is described) or the overview (all modes are).
     """
-    mode = found.get("service_mode")
+    mode = answer.get("service_mode")
     if modes["kill_switch"] and mode != "observe":
-        told = _KILLED
+        description = _KILLED
     elif mode is not None:
-        told = f"mode {mode} for this chain: {_MODES[mode]}"
+        description = f"mode {mode} for this chain: {_MODES[mode]}"
     else:
         means = f": {_MODES[modes['says']]}" if modes["says"] in _MODES else ""
-        told = f"mode {escape(escape_unprintable(modes['says']))}{means}"
-    return f"{_describe_age(found)}; {told}"
+        description = f"mode {escape(escape_unprintable(modes['says']))}{means}"
+    return f"{_describe_age(answer)}; {description}"
 
 
-def _describe_age(found: Mapping[str, Any]) -> str:
-    if not found["as_of"]:
+def _describe_age(answer: Mapping[str, Any]) -> str:
+    if not answer["as_of"]:
         return "queue not read yet"
-    late = ", and not since: the service is late" * found["stale"]
-    return f"queue read {format_instant(found['as_of'])}{late}"
+    delay_note = ", and not since: the service is late" * answer["stale"]
+    return f"queue read {format_instant(answer['as_of'])}{delay_note}"
 
 
 def list_chain_notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -142,24 +144,24 @@ def _escape_text(text: str) -> str:
     return escape(escape_unprintable(text))
 
 
-def draw_timeline(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
+def draw_timeline(timeline: Timeline, out: Console) -> Iterator[RenderableType]:
     """Yield the lines of the timeline, as wide as the console."""
     width, ascii_only = out.width, out.options.ascii_only
-    for line in timeline_text.draw_lines(drawn, width, ascii_only=ascii_only):
+    for line in timeline_text.draw_lines(timeline, width, ascii_only=ascii_only):
         line.no_wrap, line.overflow = True, "crop"
         yield line
 
 
 def render_chain_page(
-    chain: Mapping[str, Any], width: int, drawn: Iterable[RenderableType] = ()
+    chain: Mapping[str, Any], width: int, timeline_lines: Iterable[RenderableType] = ()
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a chain's page; `drawn` is its timeline, line by line."""
+    """Yield the parts of a chain's page; `timeline_lines` is its timeline, line by line."""
     yield render_chain_table([chain], width)
     yield from map(escape, describe_expected_start(chain))
     if chain["note"] and chain.get("at_risk") is None:
         yield escape(escape_unprintable(chain["note"]))
     yield from map(escape, describe_price(chain))
-    yield from drawn
+    yield from timeline_lines
     yield _render_links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
@@ -182,7 +184,7 @@ def render_chain_page(
 
 def _render_links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
     columns = [name for name, least in _LINK_COLUMNS.items() if width >= least]
-    made = Table(*(Column(name, no_wrap=name != "waits") for name in columns))
+    table = Table(*(Column(name, no_wrap=name != "waits") for name in columns))
     jobs = {link["index"]: link["job_id"] for link in links}
     for link in links:
         cells = {
@@ -196,28 +198,28 @@ def _render_links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
             "start": format_day_and_time(link["start"]),
             "end": format_day_and_time(link["end"]),
         }
-        made.add_row(*(cells[name] for name in columns))
-    return made
+        table.add_row(*(cells[name] for name in columns))
+    return table
 
 
 def _describe_wait(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
     """Say what a link waits for; empty for a link that runs or has ended."""
-    if (before := link.get("waits_for")) is not None:
-        return f"waits for link {before} (job {jobs.get(before, '?')})"
+    if (predecessor := link.get("waits_for")) is not None:
+        return f"waits for link {predecessor} (job {jobs.get(predecessor, '?')})"
     if link["state"] != "pending":
         return ""
     reason = escape_unprintable(link.get("reason", ""))
-    told = "" if reason in {"", "None", _BEHIND} else f": {reason}"
+    reason_text = "" if reason in {"", "None", _DEPENDENCY} else f": {reason}"
     until = link.get("planned_release") if link["position"] == "held" else None
     at_most = "" if until is None else f", until {format_day_and_time(until)} at the latest"
-    return f"{link['position']}{at_most}{told}"
+    return f"{link['position']}{at_most}{reason_text}"
 
 
 def describe_price(chain: Mapping[str, Any]) -> Iterator[str]:
     """Describe what an hour of overlap costs, and why; yields nothing for an older service."""
-    why = chain.get("overlap_price_why")
-    if why is not None:
-        yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption ({why})."
+    reason = chain.get("overlap_price_why")
+    if reason is not None:
+        yield f"An hour of overlap costs {chain['overlap_price']:g} h of interruption ({reason})."
 
 
 def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
@@ -227,8 +229,8 @@ def describe_expected_start(chain: Mapping[str, Any]) -> Iterator[str]:
         at, first, last = map(
             format_day_and_time, (start["at"], start["earliest"], start["latest"])
         )
-        between = "" if first == last else f" (8 of 10 times between {first} and {last})"
-        yield f"Link {start['link']} is expected to start at {at}{between}."
+        range_text = "" if first == last else f" (8 of 10 times between {first} and {last})"
+        yield f"Link {start['link']} is expected to start at {at}{range_text}."
 
 
 def describe_returns(chain: Mapping[str, Any]) -> Iterator[str]:
@@ -262,9 +264,9 @@ def describe_unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
     Yields nothing for any other chain.
     """
     if chain["links_planned"] is None:
-        from mirage.chains import explanations as notes_of  # noqa: PLC0415 - a database with it
+        from mirage.chains import explanations  # noqa: PLC0415 - it loads the database
 
-        yield notes_of.explain_unregistered(chain["style"], chain["max_overlap_s"])
+        yield explanations.explain_unregistered(chain["style"], chain["max_overlap_s"])
 
 
 def format_decision(row: Mapping[str, Any]) -> str:
@@ -293,8 +295,8 @@ def _describe_action(row: Mapping[str, Any]) -> str:
     error = f": {row['error']}" if row["error"] else ""
     if row["effect"] in _NOT_DONE:
         return f"Would have {action}, but {_NOT_DONE[row['effect']]}{error}{_describe_repeats(row)}"
-    told = _DONE[row["effect"]]
-    return f"{action[:1].upper()}{action[1:]}. {told}{error}".rstrip() + _describe_repeats(row)
+    outcome = _DONE[row["effect"]]
+    return f"{action[:1].upper()}{action[1:]}. {outcome}{error}".rstrip() + _describe_repeats(row)
 
 
 def _describe_repeats(row: Mapping[str, Any]) -> str:

@@ -21,11 +21,11 @@ from mirage.errors import InputError, MalformedText, ServiceUnavailable
 app = typer.Typer()
 
 _BY_HAND = "`sbatch --test-only` prints Slurm's own estimate."
-_LONGEST_S = 300
+_MAX_WAIT_S = 300
 """The longest time that --wait waits for an answer."""
-_LOOK_S = 5
-_MOST_NODES = 1_000_000
-_MOST_GPUS = 100_000_000
+_POLL_S = 5
+_MAX_NODES = 1_000_000
+_MAX_GPUS = 100_000_000
 
 
 @app.command("forecast")
@@ -34,13 +34,13 @@ def forecast_wait(
     partition: Annotated[
         str, typer.Option(help="The partition of the job.", autocompletion=suggest_partitions)
     ],
-    nodes: Annotated[int, typer.Option(min=1, max=_MOST_NODES, help="The number of nodes.")],
+    nodes: Annotated[int, typer.Option(min=1, max=_MAX_NODES, help="The number of nodes.")],
     time_limit: Annotated[
         str, typer.Option("--time", help="The time limit, as sbatch takes it: 48:00:00, 2-0.")
     ],
     gpus: Annotated[
         int,
-        typer.Option(min=0, max=_MOST_GPUS, help="GPUs on all nodes together; 0 is whole nodes."),
+        typer.Option(min=0, max=_MAX_GPUS, help="GPUs on all nodes together; 0 is whole nodes."),
     ] = 0,
     account: Annotated[
         str, typer.Option(help="The account of the job. Default: an account of usual priority.")
@@ -72,55 +72,57 @@ def forecast_wait(
     service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
     if wait:
         _wait_for_forecast(service, shape)
-    found = service.get("/forecasts", **shape)
+    forecast = service.get("/forecasts", **shape)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(forecast, indent=2))
         return
-    typer.echo(_format_heading(found))
-    Console().print(_render_forecast(found))
-    for sentence in found["says"]:
+    typer.echo(_format_heading(forecast))
+    Console().print(_render_forecast(forecast))
+    for sentence in forecast["says"]:
         typer.echo(escape_unprintable(sentence))
-    if found["stale"]:
+    if forecast["stale"]:
         typer.echo("This forecast is old: Mirage has not read the queue lately.")
 
 
 def _parse_time_limit_s(text: str) -> int:
     try:
-        found = parse_time_limit(text)
+        seconds = parse_time_limit(text)
     except MalformedText as error:
         raise InputError(
             f"--time {text!r} cannot be read: give a time limit as sbatch takes it, like 48:00:00"
         ) from error
-    if not found:
+    if not seconds:
         raise InputError(f"--time {text!r} is no time limit: give a time limit like 48:00:00")
-    return found
+    return seconds
 
 
 def _wait_for_forecast(service: ServiceClient, shape: Mapping[str, str | int]) -> None:
     """Wait until the worker has answered, or said that it cannot. Raises ServiceUnavailable."""
     service.post("/forecasts", shape)
-    until = time.monotonic() + _LONGEST_S
+    until = time.monotonic() + _MAX_WAIT_S
     with Console(stderr=True).status("waiting for the service to simulate this job"):
         while time.monotonic() < until:
             if not service.get("/forecasts", **shape)["waiting"]:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     raise ServiceUnavailable(
-        f"the service's worker has not answered in {_LONGEST_S // 60} minutes: "
+        f"the service's worker has not answered in {_MAX_WAIT_S // 60} minutes: "
         "ask without --wait, or look at the service's /readyz to see whether the worker runs"
     )
 
 
-def _format_heading(found: Mapping[str, Any]) -> str:
-    gpus = f", {found['gpus']} GPUs" if found["gpus"] else ""
-    nodes = "1 node" if found["nodes"] == 1 else f"{found['nodes']} nodes"
-    limit = format_time_limit(found["time_limit_s"])
-    return f"If submitted now to {escape_unprintable(found['partition'])}, {nodes}{gpus}, {limit}:"
+def _format_heading(forecast: Mapping[str, Any]) -> str:
+    gpus = f", {forecast['gpus']} GPUs" if forecast["gpus"] else ""
+    nodes = "1 node" if forecast["nodes"] == 1 else f"{forecast['nodes']} nodes"
+    limit = format_time_limit(forecast["time_limit_s"])
+    return (
+        f"If submitted now to {escape_unprintable(forecast['partition'])}, {nodes}{gpus}, {limit}:"
+    )
 
 
-def _render_forecast(found: Mapping[str, Any]) -> Table:
-    made = Table()
+def _render_forecast(forecast: Mapping[str, Any]) -> Table:
+    table = Table()
     for name in ("p10", "p50", "p90"):
-        made.add_column(f"wait {name}", justify="right")
-    made.add_row(*(format_duration(found[name]) for name in ("p10_s", "p50_s", "p90_s")))
-    return made
+        table.add_column(f"wait {name}", justify="right")
+    table.add_row(*(format_duration(forecast[name]) for name in ("p10_s", "p50_s", "p90_s")))
+    return table

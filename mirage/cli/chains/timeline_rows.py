@@ -39,27 +39,29 @@ class Timeline:
     @property
     def span(self) -> TimeSpan:
         """Return the first and the last instant to draw; the last is at least a second later."""
-        found = [at for row in self.rows for at in _list_instants(row)]
-        begin, end = min(found, default=self.now), max(found, default=self.now)
+        instants = [at for row in self.rows for at in _list_instants(row)]
+        begin, end = min(instants, default=self.now), max(instants, default=self.now)
         return begin, max(end, begin + 1.0)
 
 
-def build_timeline(served: Mapping[str, Any], *, newest: int) -> Timeline:
+def build_timeline(answer: Mapping[str, Any], *, newest: int) -> Timeline:
     """Build the drawing of the service's answer to `GET /chains/ID/timeline`.
 
     `newest`: the most links to show. The service alone says which link hands over to which.
     """
-    links, now = served["links"], _compute_now(served)
-    handovers = {handover["link"]: handover for handover in served["handovers"]}
+    links, now = answer["links"], _compute_now(answer)
+    handovers = {handover["link"]: handover for handover in answer["handovers"]}
     rows = [_build_row(link, handovers.get(link["index"]), now) for link in links[-newest:]]
     return Timeline(now=now, rows=rows)
 
 
-def _compute_now(served: Mapping[str, Any]) -> float:
+def _compute_now(answer: Mapping[str, Any]) -> float:
     """Return when the cluster was last looked at; nothing later is known."""
-    known = [_parse_instant(served["as_of"])]
-    known += [_parse_instant(link[name]) for link in served["links"] for name in ("start", "end")]
-    return max((at for at in known if at is not None), default=0.0)
+    instants = [_parse_instant(answer["as_of"])]
+    instants += [
+        _parse_instant(link[name]) for link in answer["links"] for name in ("start", "end")
+    ]
+    return max((at for at in instants if at is not None), default=0.0)
 
 
 def _build_row(link: Mapping[str, Any], handover: Mapping[str, Any] | None, now: float) -> LinkRow:
@@ -68,20 +70,22 @@ def _build_row(link: Mapping[str, Any], handover: Mapping[str, Any] | None, now:
         _parse_instant(link["end"]),
         _parse_instant(link["eligible"]),
     )
-    begins = now if link["state"] == "pending" else start
-    ended = beside = None
+    waited_until = now if link["state"] == "pending" else start
+    predecessor_end = overlap_end = None
     if handover is not None:
-        ended = _parse_instant(handover["predecessor_end"])
-        ended, beside = (ended, ended) if handover["predecessor_ended"] else (None, now)
+        predecessor_end = _parse_instant(handover["predecessor_end"])
+        predecessor_end, overlap_end = (
+            (predecessor_end, predecessor_end) if handover["predecessor_ended"] else (None, now)
+        )
     return LinkRow(
         index=link["index"],
         job_id=link["job_id"],
-        waits=_make_span(eligible, begins),
-        interruption=_make_span(ended, begins),
+        waits=_make_span(eligible, waited_until),
+        interruption=_make_span(predecessor_end, waited_until),
         runs=_make_span(start, end or now),
         overlap=None
-        if start is None or beside is None
-        else _make_span(start, min(beside, end or now)),
+        if start is None or overlap_end is None
+        else _make_span(start, min(overlap_end, end or now)),
         rest=_compute_rest(link, start, now),
         forecast=_find_forecast(link, handover, now),
         note=_describe_state(link),
@@ -104,8 +108,10 @@ def _find_forecast(
     """
     if link["state"] != "pending" or handover is None or handover["forecast"] is None:
         return None
-    told = handover["forecast"]
-    p10, p50, p90 = (max(now, _parse_instant(told[name]) or now) for name in ("p10", "p50", "p90"))
+    forecast = handover["forecast"]
+    p10, p50, p90 = (
+        max(now, _parse_instant(forecast[name]) or now) for name in ("p10", "p50", "p90")
+    )
     return p10, p50, p90
 
 

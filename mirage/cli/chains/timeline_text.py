@@ -64,7 +64,7 @@ class _Scale:
     cells: int
 
     def find_cell(self, at: float) -> int:
-        """The cell that holds an instant."""
+        """Return the index of the cell that holds an instant (epoch seconds)."""
         share = (at - self.begin) / (self.end - self.begin)
         return min(self.cells - 1, max(0, int(share * self.cells)))
 
@@ -82,30 +82,32 @@ def draw_lines(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[
     glyphs = ASCII if ascii_only else UNICODE
     labels = [f"{row.index:>4} {row.job_id} " for row in timeline.rows]
     margin = max(map(len, labels))
-    beside = width >= _NOTES_FROM
-    cells = max(_LEAST_CELLS, width - margin - (_NOTE_WIDTH if beside else 0))
+    notes_fit = width >= _NOTES_FROM
+    cells = max(_LEAST_CELLS, width - margin - (_NOTE_WIDTH if notes_fit else 0))
     scale = _Scale(*timeline.span, cells)
     yield from _draw_axis(scale, timeline.now, margin, glyphs)
-    used: set[str] = set()
+    used_marks: set[str] = set()
     for label, row in zip(labels, timeline.rows, strict=True):
-        line = Text(label.ljust(margin)) + _draw_link(row, scale, timeline.now, glyphs, used)
-        yield line + Text(f" {_format_note(row)}") if beside else line
-    yield from _draw_legend(used, glyphs, width)
-    if not beside:
+        line = Text(label.ljust(margin)) + _draw_link(row, scale, timeline.now, glyphs, used_marks)
+        yield line + Text(f" {_format_note(row)}") if notes_fit else line
+    yield from _draw_legend(used_marks, glyphs, width)
+    if not notes_fit:
         yield from (Text(f"link {row.index}: {_format_note(row)}") for row in timeline.rows)
 
 
-def _draw_link(row: LinkRow, scale: _Scale, now: float, glyphs: Glyphs, used: set[str]) -> Text:
+def _draw_link(
+    row: LinkRow, scale: _Scale, now: float, glyphs: Glyphs, used_marks: set[str]
+) -> Text:
     cells: list[tuple[str, str]] = [(" ", "")] * scale.cells
     cells[scale.find_cell(now)] = (glyphs.now, _STYLES["now"])
     for name in ("rest", "waits", "runs", "overlap", "interruption"):
         span = getattr(row, name)
         if span is not None:
-            used.add(name)
+            used_marks.add(name)
             for cell in scale.list_cells(span):
                 cells[cell] = (getattr(glyphs, name), _STYLES[name])
     if row.forecast is not None:
-        used.add("forecast")
+        used_marks.add("forecast")
         _draw_forecast(row.forecast, scale, glyphs, cells)
     return Text.assemble(*cells)
 
@@ -158,10 +160,10 @@ def _compute_ticks(scale: _Scale) -> Iterator[float]:
         yield (midnight + timedelta(seconds=k * step_s)).timestamp()
 
 
-def _draw_legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
+def _draw_legend(used_marks: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
     """Draw the meaning of each mark that was used, in as many lines as it takes."""
     line = Text()
-    for name in (*(n for n in _MEANING if n in used), "now"):
+    for name in (*(n for n in _MEANING if n in used_marks), "now"):
         mark = "".join(glyphs.edges) if name == "forecast" else getattr(glyphs, name)
         item = Text.assemble((mark, _STYLES[name]), f" {_MEANING[name]}   ")
         if line and len(line) + len(item) > width:

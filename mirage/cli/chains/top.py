@@ -57,11 +57,11 @@ def show_top(
     service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
     out = create_console()
     if once or as_json or not (out.is_terminal and sys.stdin.isatty()):
-        found = _fetch_overview(service, user)
+        overview = _fetch_overview(service, user)
         if as_json:
-            typer.echo(json.dumps(found, indent=2))
+            typer.echo(json.dumps(overview, indent=2))
         else:
-            out.print(render_overview(found, rows=len(found["items"])))
+            out.print(render_overview(overview, rows=len(overview["items"])))
         return
     with _capture_keys(), Live(console=out, screen=True, auto_refresh=False) as live:
         while True:
@@ -71,8 +71,8 @@ def show_top(
 
 
 def _fetch_overview(service: ServiceClient, user: str) -> dict[str, Any]:
-    found = service.get("/overview", limit=100, user=user or None)
-    return found | {"modes": service.get("/mode")}
+    overview = service.get("/overview", limit=100, user=user or None)
+    return overview | {"modes": service.get("/mode")}
 
 
 def _render_now(service: ServiceClient, user: str, rows: int) -> RenderableType:
@@ -85,16 +85,16 @@ def _render_now(service: ServiceClient, user: str, rows: int) -> RenderableType:
         )
 
 
-def render_overview(found: Mapping[str, Any], *, rows: int) -> RenderableType:
+def render_overview(overview: Mapping[str, Any], *, rows: int) -> RenderableType:
     """Render the overview with at most `rows` chains and hand-overs together."""
     head = Text(
-        f"{found['live']} live, {found['at_risk']} at risk, {found['paused']} paused;"
-        f" {describe_service_state(found, found['modes'])}",
-        style="bold red" if found["stale"] else "bold",
+        f"{overview['live']} live, {overview['at_risk']} at risk, {overview['paused']} paused;"
+        f" {describe_service_state(overview, overview['modes'])}",
+        style="bold red" if overview["stale"] else "bold",
     )
-    soon = found["soon"][: max(1, rows // 3)]
+    soon = overview["soon"][: max(1, rows // 3)]
     return Group(
-        head, _render_upcoming(soon), _render_chains(found["items"][: max(1, rows - len(soon))])
+        head, _render_upcoming(soon), _render_chains(overview["items"][: max(1, rows - len(soon))])
     )
 
 
@@ -102,15 +102,15 @@ def _render_upcoming(upcoming: list[Mapping[str, Any]]) -> Table:
     table = _create_table(
         "next hand-overs", "chain", "link", "running ends", "next starts", "decided"
     )
-    for one in upcoming:
-        decision = one["decision"]
-        said = "-" if decision is None else f"{decision['action']}: {decision['reason']}"
+    for handover in upcoming:
+        decision = handover["decision"]
+        text = "-" if decision is None else f"{decision['action']}: {decision['reason']}"
         table.add_row(
-            one["chain_id"],
-            str(one["link"]),
-            format_day_and_time(one["predecessor_end"]),
-            _format_range(one["start"]),
-            _fit_text(said),
+            handover["chain_id"],
+            str(handover["link"]),
+            format_day_and_time(handover["predecessor_end"]),
+            _format_range(handover["start"]),
+            _fit_text(text),
         )
     return table
 
@@ -137,8 +137,8 @@ def _format_range(start: Mapping[str, Any] | None) -> str:
     """
     if start is None:
         return "-"
-    held = "" if start["eligible"] else " if freed"
-    return f"{format_day_and_time(start['p10'])} to {format_day_and_time(start['p90'])}{held}"
+    condition = "" if start["eligible"] else " if freed"
+    return f"{format_day_and_time(start['p10'])} to {format_day_and_time(start['p90'])}{condition}"
 
 
 def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
@@ -146,14 +146,14 @@ def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
     for row in rows:
         chain = row["chain"]
         risk = chain["at_risk"]
-        said = chain["note"] if risk is None else f"{risk['reason']}: {risk['says']}"
+        text = chain["note"] if risk is None else f"{risk['reason']}: {risk['says']}"
         table.add_row(
             chain["chain_id"],
             escape(escape_unprintable(chain["user"])),
             "at risk" if risk is not None else chain["state"],
             format_link_count(chain),
             ", ".join(map(str, chain["running"])) or "-",
-            _fit_text(said),
+            _fit_text(text),
             style="bold red" if risk is not None else "yellow" * (chain["state"] == "paused"),
         )
     return table
@@ -162,24 +162,24 @@ def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
 @contextmanager
 def _capture_keys() -> Iterator[None]:
     """Read keys one at a time without showing them, and restore the terminal afterwards."""
-    import termios  # noqa: PLC0415 - of terminals alone
+    import termios  # noqa: PLC0415 - only a terminal needs it
     import tty  # noqa: PLC0415
 
-    before = termios.tcgetattr(sys.stdin)
+    old_settings = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
         yield
     except KeyboardInterrupt:
         return
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, old_settings)
 
 
 def _wait_for_quit(within_s: float) -> bool:
     """Return True when somebody asks to quit, and False if nobody does within `within_s`."""
     until = time.monotonic() + within_s
-    while (left := until - time.monotonic()) > 0:
-        if select.select([sys.stdin], [], [], left)[0]:
+    while (left_s := until - time.monotonic()) > 0:
+        if select.select([sys.stdin], [], [], left_s)[0]:
             key = sys.stdin.read(1)
             if not key or key in _QUIT:
                 return True

@@ -11,12 +11,12 @@ from typing import Any
 from mirage.cli.connection.service_client import ServiceClient
 from mirage.errors import InputError
 
-_MOST = 10_000
+_SEARCH_LIMIT = 10_000
 """The number of chains that are searched."""
-_WHOLE = 20
+_FULL_ID_LENGTH = 20
 """The length of an id by the wrapped sbatch. An id of this length needs no search."""
-_SHOWN = 5
-_OVER = {"finished", "cancelled", "failed"}
+_MAX_NAMED = 5
+_ENDED_STATES = {"finished", "cancelled", "failed"}
 
 _Row = Mapping[str, Any]
 
@@ -35,18 +35,20 @@ def resolve_chain_id(service: ServiceClient, words: str) -> str:
     """Return the id of the one chain that `words` means. Raises InputError for none or several."""
     if not words.isascii() or not words.isalnum():  # nothing that would be another address
         raise InputError(f"{words!r} is not a chain's id: `mirage chain list` shows the ids")
-    if len(words) >= _WHOLE:
+    if len(words) >= _FULL_ID_LENGTH:
         return words
-    rows = list(service.iter_items("/chains", _MOST))
+    rows = list(service.iter_items("/chains", _SEARCH_LIMIT))
     if any(row["chain_id"] == words for row in rows):
         return words
-    found = [row for row in rows if words.isdigit() and int(words) in row["running"]]
-    found = found or [row for row in rows if row["chain_id"].startswith(words)]
-    if len(found) > 1:
-        raise InputError(f"the ids of {len(found)} chains begin with {words}: {_format_ids(found)}")
-    if not found:
+    matches = [row for row in rows if words.isdigit() and int(words) in row["running"]]
+    matches = matches or [row for row in rows if row["chain_id"].startswith(words)]
+    if len(matches) > 1:
+        raise InputError(
+            f"the ids of {len(matches)} chains begin with {words}: {_format_ids(matches)}"
+        )
+    if not matches:
         raise InputError(f"there is no chain {words}: `mirage chain list` shows the chains")
-    return str(found[0]["chain_id"])
+    return str(matches[0]["chain_id"])
 
 
 def pick_newest_chain(service: ServiceClient) -> str:
@@ -54,8 +56,8 @@ def pick_newest_chain(service: ServiceClient) -> str:
 
     Raises InputError if the user has several active or paused chains, or no chain.
     """
-    rows = list(service.iter_items("/chains", _MOST, user=get_own_name()))
-    live = [row for row in rows if row["state"] not in _OVER]
+    rows = list(service.iter_items("/chains", _SEARCH_LIMIT, user=get_own_name()))
+    live = [row for row in rows if row["state"] not in _ENDED_STATES]
     if len(live) > 1:
         raise InputError(
             f"you have {len(live)} chains: name the one you mean, of {_format_ids(live)}"
@@ -69,4 +71,4 @@ def pick_newest_chain(service: ServiceClient) -> str:
 
 def _format_ids(rows: Iterable[_Row]) -> str:
     ids = [row["chain_id"] for row in rows]
-    return ", ".join(ids[:_SHOWN]) + ", ..." * (len(ids) > _SHOWN)
+    return ", ".join(ids[:_MAX_NAMED]) + ", ..." * (len(ids) > _MAX_NAMED)

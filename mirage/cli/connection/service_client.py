@@ -41,8 +41,8 @@ class ServiceClient:
         """What the user can do without the service, in one sentence."""
 
     def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
-        asked = {name: value for name, value in params.items() if value is not None}
-        return self._request("GET", PREFIX + path, params=asked)
+        query = {name: value for name, value in params.items() if value is not None}
+        return self._request("GET", PREFIX + path, params=query)
 
     def iter_items(
         self, path: str, limit: int, **params: str | int | None
@@ -91,17 +91,17 @@ class ServiceClient:
 
     def _parse_answer(self, answer: ServiceResponse) -> dict[str, Any]:
         try:
-            found = json.loads(answer.body)
+            content = json.loads(answer.body)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise self._make_unavailable(
                 f"something else than Mirage answered with HTTP {answer.status}"
             )
-        return found
+        return content
 
-    def _make_unavailable(self, why: str) -> ServiceUnavailable:
+    def _make_unavailable(self, reason: str) -> ServiceUnavailable:
         return ServiceUnavailable(
-            f"no service at {self._url}: {why}. "
+            f"no service at {self._url}: {reason}. "
             f"Chains continue in Slurm without the service; {self._by_hand}"
         )

@@ -32,11 +32,11 @@ _KNOWN_STATES = {"active", "paused", "finished", "cancelled", "failed"}
 
 def suggest_chains(context: typer.Context) -> list[tuple[str, str]]:
     """Suggest the chains that the command can change, newest first."""
-    wanted = _STATES.get(context.info_name or "", _KNOWN_STATES)
+    states = _STATES.get(context.info_name or "", _KNOWN_STATES)
     return [
         (row["chain_id"], f"{row['state']}, {int(row['links_started'])} links begun")
         for row in fetch_rows("/chains", limit=500)
-        if _is_harmless(row["chain_id"]) and row["state"] in wanted
+        if _is_harmless(row["chain_id"]) and row["state"] in states
     ]
 
 
@@ -52,8 +52,11 @@ def suggest_policies() -> list[str]:
 
 def suggest_models() -> list[str]:
     """Suggest trained models as commands take them: models/NAME and models/NAME/VERSION."""
-    under = get_models_dir()
-    versions = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
+    models_folder = get_models_dir()
+    versions = [
+        card.parent.relative_to(models_folder).as_posix()
+        for card in models_folder.glob("*/*/card.json")
+    ]
     names = {name.partition("/")[0] for name in versions}
     return [f"models/{name}" for name in sorted({*versions, *names}) if _is_harmless(name)]
 
@@ -82,10 +85,10 @@ def get_patience_s() -> float:
 
 
 def _request_rows(path: str) -> list[dict[str, Any]]:
-    asked = (transport.resolve_service_url(None), "GET", transport.PREFIX + path)
-    answer = transport.send_request(*asked, identified=False, timeout_s=get_patience_s())
+    request = (transport.resolve_service_url(None), "GET", transport.PREFIX + path)
+    answer = transport.send_request(*request, identified=False, timeout_s=get_patience_s())
     if answer.status == HTTPStatus.UNAUTHORIZED:
-        answer = transport.send_request(*asked, identified=True, timeout_s=get_patience_s())
+        answer = transport.send_request(*request, identified=True, timeout_s=get_patience_s())
     return list(json.loads(answer.body)["items"]) if answer.is_success else []
 
 

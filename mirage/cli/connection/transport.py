@@ -24,24 +24,21 @@ PREFIX = "/api/v1"
 UNIX = "unix://"
 
 
-def resolve_service_url(given: str | None) -> str:
+def resolve_service_url(url: str | None) -> str:
     """Return the URL of the service to call.
 
-    The first of these counts: `given`, MIRAGE_URL, the user's own service if one runs, the client's
+    The first of these counts: `url`, MIRAGE_URL, the user's own service if one runs, the client's
     configuration file, the package's socket. Raises InputError for a malformed URL.
     """
-    chosen = (
-        given
-        or os.environ.get("MIRAGE_URL")
-        or _find_own_socket()
-        or _load_plugin().url(os.environ)
+    address = (
+        url or os.environ.get("MIRAGE_URL") or _find_own_socket() or _load_plugin().url(os.environ)
     )
-    if not chosen.startswith(("http://", "https://", f"{UNIX}/")):
+    if not address.startswith(("http://", "https://", f"{UNIX}/")):
         raise InputError(
-            f"the service's address {chosen!r} is not valid: give https://HOST, http://HOST or "
+            f"the service's address {address!r} is not valid: give https://HOST, http://HOST or "
             "unix:///PATH with --url or MIRAGE_URL"
         )
-    return str(chosen).rstrip("/")
+    return str(address).rstrip("/")
 
 
 def _find_own_socket() -> str | None:
@@ -106,21 +103,21 @@ def _wrap_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
     """Return the plugin's socket, of the built-in module alone, as one of the full module."""
     if isinstance(stream, socket.socket):
         return stream
-    made = socket.socket(fileno=stream.detach())
-    made.settimeout(timeout_s)
-    return made
+    wrapped = socket.socket(fileno=stream.detach())
+    wrapped.settimeout(timeout_s)
+    return wrapped
 
 
 def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
     """Build the header with a MUNGE credential, or with the token of MIRAGE_TOKEN_FILE."""
-    named = os.environ.get("MIRAGE_TOKEN_FILE")
-    if named and not is_known:
+    token_file = os.environ.get("MIRAGE_TOKEN_FILE")
+    if token_file and not is_known:
         raise ServiceUnavailable(
             "Mirage sends a token over https alone, or to the service's socket: over http others "
             "could read the token. Set MIRAGE_URL to https://HOST"
         )
-    if named:
-        return {"Authorization": f"Bearer {_read_token(Path(named))}"}
+    if token_file:
+        return {"Authorization": f"Bearer {_read_token(Path(token_file))}"}
     plugin = _load_plugin()
     try:
         cluster = plugin.cluster(os.environ)
@@ -146,8 +143,8 @@ def _read_token(path: Path) -> str:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(number, encoding="ascii") as file:
-            found = os.fstat(number)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            status = os.fstat(number)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 raise InputError(f"others can read {path}: run `chmod 600 {path}`")
             return file.readline().strip()
     except (OSError, UnicodeDecodeError) as error:

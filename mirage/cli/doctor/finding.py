@@ -16,18 +16,20 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """One line of `mirage doctor`. `--json` prints the fields by their names."""
+
     what: str
     verdict: Severity
     told: str
 
 
-Look = Callable[[], tuple[Severity, str]]
+CheckFunction = Callable[[], tuple[Severity, str]]
 
 
-def run_check(what: str, look: Look) -> Finding:
+def run_check(what: str, check: CheckFunction) -> Finding:
     """Run one check; an error of Mirage's becomes a fault."""
     try:
-        return Finding(what, *look())
+        return Finding(what, *check())
     except MirageError as error:
-        said = error.to_one_line() if isinstance(error, ConfigError) else str(error)
-        return Finding(what, Severity.FAULT, said)
+        message = error.to_one_line() if isinstance(error, ConfigError) else str(error)
+        return Finding(what, Severity.FAULT, message)

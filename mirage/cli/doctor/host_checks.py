@@ -20,7 +20,7 @@ SYSTEMD = Path("/run/systemd/system")
 """This folder exists if systemd runs (sd_booted(3))."""
 
 PROC_MOUNTS = Path("/proc/self/mounts")
-_HIDDEN = frozenset({"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"})
+_HIDING_OPTIONS = frozenset({"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"})
 """Mount options of /proc that hide users' processes from each other; new kernels print words."""
 
 _MIB = 1 << 20
@@ -30,7 +30,7 @@ _TIMEX_BYTES = 512
 _UNSYNCHRONIZED = 5
 """TIME_ERROR of adjtimex(2)."""
 _UNIT = "mirage.service"
-_ASKED = ("LoadState", "ActiveState", "UnitFileState", "NRestarts", "NeedDaemonReload")
+_PROPERTIES = ("LoadState", "ActiveState", "UnitFileState", "NRestarts", "NeedDaemonReload")
 
 
 def check_host(settings: Settings, *, user: bool) -> list[Finding]:
@@ -52,16 +52,16 @@ def check_account(state_dir: Path) -> list[Finding]:
         owner = state_dir.stat().st_uid
         if owner == os.geteuid():
             return []
-        whose = pwd.getpwuid(owner).pw_name
+        owner_name = pwd.getpwuid(owner).pw_name
     except (OSError, KeyError):
         return []
-    told = f"{state_dir} is {whose}'s, but this command runs as another user: "
-    how = (
+    fact = f"{state_dir} is {owner_name}'s, but this command runs as another user: "
+    remedy = (
         "run `mirage-as-service doctor`"
         if shutil.which("mirage-as-service")
-        else f"run this command as {whose}"
+        else f"run this command as {owner_name}"
     )
-    return [Finding("account", Severity.WARNING, told + how)]
+    return [Finding("account", Severity.WARNING, fact + remedy)]
 
 
 def check_unit() -> tuple[Severity, str]:
@@ -70,15 +70,15 @@ def check_unit() -> tuple[Severity, str]:
         return Severity.GOOD, (
             "this host runs no systemd: make sure that something restarts `mirage serve`"
         )
-    asked = [f"--property={name}" for name in _ASKED]
-    words = ["systemctl", "show", _UNIT, *asked]
+    properties = [f"--property={name}" for name in _PROPERTIES]
+    command = ["systemctl", "show", _UNIT, *properties]
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed argument vector
-            words, capture_output=True, text=True, timeout=10, check=False
+        result = subprocess.run(  # noqa: S603 - a fixed argument vector
+            command, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Severity.WARNING, f"systemctl does not answer: {error}"
-    facts = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    facts = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
     return judge_unit(facts)
 
 
@@ -120,12 +120,12 @@ def check_disk(state_dir: Path) -> tuple[Severity, str]:
         free_mib = shutil.disk_usage(state_dir).free // _MIB
     except OSError as error:
         return Severity.FAULT, f"{state_dir} cannot be read: {error.strerror}"
-    told = f"{free_mib} MiB are free at {state_dir}"
+    fact = f"{free_mib} MiB are free at {state_dir}"
     if free_mib < _TOO_LITTLE_MIB:
-        return Severity.FAULT, f"{told}: free some space before the database cannot grow any more"
+        return Severity.FAULT, f"{fact}: free some space before the database cannot grow any more"
     if free_mib < _LITTLE_MIB:
-        return Severity.WARNING, f"{told}: free some space"
-    return Severity.GOOD, told
+        return Severity.WARNING, f"{fact}: free some space"
+    return Severity.GOOD, fact
 
 
 def check_nfs_mounts(mounts: str) -> tuple[Severity, str]:
@@ -150,9 +150,9 @@ def check_clock() -> tuple[Severity, str]:
 
     Waits are measured by the clock, and MUNGE refuses credentials that are late.
     """
-    # All zeros asks and changes nothing, which needs no privilege.
-    told = ctypes.create_string_buffer(_TIMEX_BYTES)
-    if ctypes.CDLL(None, use_errno=True).adjtimex(told) == _UNSYNCHRONIZED:
+    # A struct of zeros makes the call read the clock's state alone, which needs no privilege.
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
+    if ctypes.CDLL(None, use_errno=True).adjtimex(timex) == _UNSYNCHRONIZED:
         return Severity.WARNING, (
             "no program synchronizes the clock (NTP): waits are measured wrongly, and MUNGE "
             "refuses credentials if hosts differ by five minutes. Start chrony or "
@@ -166,9 +166,16 @@ def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
 
     `mounts` has the format of /proc/self/mounts.
     """
-    found = [line.split() for line in mounts.splitlines()]
-    options = next((words[3].split(",") for words in reversed(found) if words[1] == "/proc"), [])
-    if _HIDDEN & set(options):
+    mount_fields = [line.split() for line in mounts.splitlines()]
+    options = next(
+        (
+            mount_words[3].split(",")
+            for mount_words in reversed(mount_fields)
+            if mount_words[1] == "/proc"
+        ),
+        [],
+    )
+    if _HIDING_OPTIONS & set(options):
         return Severity.GOOD, "users do not see each other's processes"
     return Severity.WARNING, (
         "users see each other's command lines. Mirage puts no secret into one, but other "
@@ -180,19 +187,19 @@ def check_munge() -> tuple[Severity, str]:
     """Create and decode a credential, as the wrapped sbatch and `mirage chain` need it."""
     payload = "mirage doctor"
     try:
-        who = munge.authenticate_caller(munge.create_credential(payload), payload)
+        caller = munge.authenticate_caller(munge.create_credential(payload), payload)
     except ClusterUnavailable as error:
         return Severity.WARNING, (
             f"{error}: the service cannot identify users of other hosts, so it learns of their "
             "chains late. Install munge with the cluster's key, and start munged"
         )
-    return Severity.GOOD, f"MUNGE works, and identifies {who.user}"
+    return Severity.GOOD, f"MUNGE works, and identifies {caller.user}"
 
 
 def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     """Check which sbatch users get if they type `sbatch` with this PATH."""
     sbatch = shutil.which("sbatch", path=path)
-    ours = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
+    own_folder = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:
         return Severity.WARNING, (
             "PATH has no sbatch: nobody can submit a chain on this host. Install Slurm's client "
@@ -202,22 +209,22 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
     if not (folder / "mirage_service.py").exists():
         return Severity.GOOD, (
             f"{sbatch} is Slurm's own: users submit chains by `mirage chain submit`, or with "
-            f"{ours} first on PATH"
+            f"{own_folder} first on PATH"
         )
-    if differing := sorted(_list_differing_files(folder, ours)):
+    if differing := sorted(_list_differing_files(folder, own_folder)):
         return Severity.WARNING, (
             f"{sbatch} belongs to another version of Mirage ({', '.join(differing[:3])} differ): "
-            f"copy {ours} to {folder}"
+            f"copy {own_folder} to {folder}"
         )
     return Severity.GOOD, f"{sbatch} is the wrapped sbatch of this Mirage"
 
 
-def _list_differing_files(theirs: Path, ours: Path) -> Iterator[str]:
-    for file in ours.rglob("*"):
-        name = file.relative_to(ours)
+def _list_differing_files(folder: Path, own_folder: Path) -> Iterator[str]:
+    for file in own_folder.rglob("*"):
+        name = file.relative_to(own_folder)
         if file.is_dir() or "__pycache__" in name.parts:
             continue
-        if _hash_file(file) != _hash_file(theirs / name):
+        if _hash_file(file) != _hash_file(folder / name):
             yield str(name)
 
 

@@ -16,7 +16,7 @@ from mirage.database.schema.engine import mask_url
 from mirage.policies.auto_policy import AutoPolicy
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.provision.control import kill_switch
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.simulator.slurm_release import describe_planner, is_unchecked
 
 _SLURM = "Slurm"
@@ -48,12 +48,12 @@ def run_checks(
     return findings
 
 
-def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severity, str]:
+def _check_configuration(config_path: Path | None, settings: Settings) -> tuple[Severity, str]:
     """Check the configuration file for settings that may be unintended.
 
     Also warns of a secret in a file that everybody may read.
     """
-    file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
+    file = config_path or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
     if not file.exists():
         return Severity.GOOD, "there is no file: defaults are in force"
     secret = settings.database.url and mask_url(settings.database.url) != settings.database.url
@@ -62,13 +62,15 @@ def _check_configuration(given: Path | None, settings: Settings) -> tuple[Severi
             f"everybody may read the database's password in {file}: put it into "
             "/etc/default/mirage as MIRAGE_DATABASE_URL"
         )
-    told = wiring.check_settings(settings)
-    return (Severity.WARNING, "; ".join(told)) if told else (Severity.GOOD, f"{file} is right")
+    warnings = wiring.check_settings(settings)
+    return (
+        (Severity.WARNING, "; ".join(warnings)) if warnings else (Severity.GOOD, f"{file} is right")
+    )
 
 
 def _check_database(settings: Settings) -> tuple[Severity, str]:
     folder = settings.service.state_dir
-    if wiring.find_database_file(settings) is not None and not os.access(
+    if database_setup.find_database_file(settings) is not None and not os.access(
         folder, os.W_OK, effective_ids=True
     ):
         with suppress(OSError, KeyError):
@@ -78,9 +80,9 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
                     f"the database is {owner}'s, who alone can read it: run "
                     "`mirage-as-service doctor`"
                 )
-    wiring.open_store(settings).close()
-    wiring.check_path_security(settings)
-    file = wiring.find_database_file(settings)
+    database_setup.open_store(settings).close()
+    database_setup.check_path_security(settings)
+    file = database_setup.find_database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
         return (
             Severity.WARNING,
@@ -91,24 +93,26 @@ def _check_database(settings: Settings) -> tuple[Severity, str]:
 
 def _check_mode(settings: Settings) -> tuple[Severity, str]:
     """Check the modes in force, and whether somebody has pulled the kill switch."""
-    store = wiring.open_store(settings)
+    store = database_setup.open_store(settings)
     try:
         with store.begin() as tx:
-            ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+            ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
             cluster_id = ids.get(settings.cluster.name)
             if cluster_id is None:
                 return Severity.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
             modes = clusters.list_modes(tx, cluster_id)
             pulled = kill_switch.list_pulls(tx, cluster_id)
-            demoted = read_demotions(tx, cluster_id)
+            demotions = read_demotions(tx, cluster_id)
     finally:
         store.close()
-    told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
+    sentences = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
     if pulled:
-        return Severity.WARNING, f"{', '.join(told)}; {kill_switch.explain_pulls(pulled)}"
-    if demoted:
-        return Severity.WARNING, "; ".join([", ".join(told), *(one.explain() for one in demoted)])
-    return Severity.GOOD, ", ".join(told)
+        return Severity.WARNING, f"{', '.join(sentences)}; {kill_switch.explain_pulls(pulled)}"
+    if demotions:
+        return Severity.WARNING, "; ".join(
+            [", ".join(sentences), *(demotion.explain() for demotion in demotions)]
+        )
+    return Severity.GOOD, ", ".join(sentences)
 
 
 def _check_policy(settings: Settings) -> tuple[Severity, str]:
@@ -122,24 +126,26 @@ def _check_policy(settings: Settings) -> tuple[Severity, str]:
         return Severity.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card
     traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
-    told = f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
-    return Severity.GOOD, told
+    sentence = (
+        f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
+    )
+    return Severity.GOOD, sentence
 
 
 def _check_cluster_file(settings: Settings) -> tuple[Severity, str]:
     file = wiring.get_cluster_file(settings)
     if file is not None:
         version = file.params.slurm_version
-        other = slurm_checks.describe_other_version(settings, version)
-        verdict = Severity.WARNING if other or is_unchecked(version) else Severity.GOOD
-        told = f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}"
-        return verdict, "; ".join(filter(None, [told, other]))
+        difference = slurm_checks.describe_other_version(settings, version)
+        verdict = Severity.WARNING if difference or is_unchecked(version) else Severity.GOOD
+        description = f"{file.params.name}, {file.params.nodes} nodes, {describe_planner(version)}"
+        return verdict, "; ".join(filter(None, [description, difference]))
     policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, AutoPolicy):
-        told = (
+        description = (
             "cluster.file is not set: if a link may not be pinned, auto uses no model and no twin"
         )
-        return Severity.WARNING, f"{told}. `mirage cluster import` writes a cluster file"
+        return Severity.WARNING, f"{description}. `mirage cluster import` writes a cluster file"
     if policy.needs.observation:
         return Severity.WARNING, wiring.check_settings(settings)[0]
     return Severity.GOOD, "cluster.file is not set, and the policy does not need it"
@@ -149,14 +155,14 @@ def _check_authentication(settings: Settings) -> tuple[Severity, str]:
     """Check by which means callers are identified."""
     auth = settings.auth
     wiring.build_jwt_reader(settings)
-    told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
+    means = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
     if settings.service.socket is not None:
-        told.append(f"the socket {settings.service.socket}")
+        means.append(f"the socket {settings.service.socket}")
     if auth.jwks_file is not None or auth.jwks_url is not None:
-        told.append("JSON web tokens by public keys")
+        means.append("JSON web tokens by public keys")
     if auth.jwt_key_file is not None:
-        told.append(
+        means.append(
             f"JSON web tokens by {auth.jwt_key_file}, a key that can forge a token of any user"
         )
-        return Severity.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
-    return Severity.GOOD, ", ".join(told)
+        return Severity.WARNING, f"{', '.join(means)}: prefer public keys (auth.jwks_file)"
+    return Severity.GOOD, ", ".join(means)

@@ -16,7 +16,7 @@ from mirage.database.operations import clusters, telemetry
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import MirageError
 from mirage.policies import registry
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.web.shared.allowed_hosts import build_hosts
 
 _TIMEOUT_S = 10.0
@@ -41,29 +41,31 @@ def check_service(settings: Settings, url: str | None) -> list[Finding]:
 
 def check_models(settings: Settings) -> tuple[Severity, str]:
     """Check whether each model file matches its card and this program's features."""
-    under = get_models_dir(settings.provision.models_dir)
+    models_folder = get_models_dir(settings.provision.models_dir)
     names = [
         f"models/{folder.parent.name}/{folder.name}"
-        for folder in registry.list_model_folders(under)
+        for folder in registry.list_model_folders(models_folder)
     ]
     broken = list(_find_broken_models(names, settings))
     if broken:
         return Severity.FAULT, "; ".join(broken)
-    return Severity.GOOD, f"{len(names)} in {under}, each matches its card"
+    return Severity.GOOD, f"{len(names)} in {models_folder}, each matches its card"
 
 
 def check_unread_rows(settings: Settings) -> tuple[Severity, str]:
     """Check whether unreadable rows of Slurm's answers were left out in the last 24 hours."""
     since = int(time.time()) - DAY_S
-    with closing(wiring.open_store(settings)) as store, store.read() as tx:
-        ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
-        made = telemetry.sum_calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
-    rows = {command: calls.unread for command, calls in made.items() if calls.unread}
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
+        ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
+        calls_by_command = telemetry.sum_calls_by_command(
+            tx, ids.get(settings.cluster.name, 0), since
+        )
+    rows = {command: calls.unread for command, calls in calls_by_command.items() if calls.unread}
     if not rows:
         return Severity.GOOD, "Mirage could read every row of the last 24 h"
-    told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
+    summary = ", ".join(f"{command} {row_count:,}" for command, row_count in sorted(rows.items()))
     return Severity.WARNING, (
-        f"rows of the last 24 h that Mirage could not read, summed over all answers: {told}. "
+        f"rows of the last 24 h that Mirage could not read, summed over all answers: {summary}. "
         "The service's log shows each row once. Mirage makes no forecast for the jobs of these "
         "rows, and moves none of them"
     )
@@ -87,21 +89,23 @@ def check_nodes(settings: Settings) -> tuple[Severity, str]:
 
     Warns if a link that asks has run for an hour, and no call came since three hours before it.
     """
-    with closing(wiring.open_store(settings)) as store, store.read() as tx:
-        ids = {name: each for each, name in clusters.list_cluster_names(tx).items()}
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
+        ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
         cluster_id = ids.get(settings.cluster.name, 0)
         asked_at = clusters.read_node_asked_at(tx, cluster_id)
         started_at = asking_links.find_newest_start(
             tx, cluster_id, now=int(time.time()), ran_s=_ASKS_WITHIN_S
         )
-    told = "no client on another host has asked for a link's plan yet"
+    sentence = "no client on another host has asked for a link's plan yet"
     if asked_at is not None:
-        told = f"a client on another host asked for a link's plan last at {_format_utc(asked_at)}"
+        sentence = (
+            f"a client on another host asked for a link's plan last at {_format_utc(asked_at)}"
+        )
     if started_at is None or (asked_at is not None and started_at < asked_at + _OLD_S):
-        more = ": no link that asks has run for an hour yet" if asked_at is None else ""
-        return Severity.GOOD, told + more
+        note = ": no link that asks has run for an hour yet" if asked_at is None else ""
+        return Severity.GOOD, sentence + note
     return Severity.WARNING, (
-        f"{told}, but a link that asks started at {_format_utc(started_at)}: {_NODE_HELP}"
+        f"{sentence}, but a link that asks started at {_format_utc(started_at)}: {_NODE_HELP}"
     )
 
 
@@ -120,11 +124,11 @@ def _find_broken_models(names: list[str], settings: Settings) -> Iterator[str]:
 
 def check_readiness(settings: Settings) -> tuple[Severity, str]:
     """Check whether the service answers on TCP, and has read the queue lately."""
-    given = settings.service
-    host = f"[{given.host}]" if ":" in given.host else given.host
-    if given.port == 0:
+    service = settings.service
+    host = f"[{service.host}]" if ":" in service.host else service.host
+    if service.port == 0:
         return Severity.GOOD, "service.port is 0: the service's log says which port it chose"
-    url = f"http://{host}:{given.port}{given.root_path}"
+    url = f"http://{host}:{service.port}{service.root_path}"
     answer = _fetch_response(f"{url}/healthz")
     if isinstance(answer, str):
         return Severity.WARNING, (
@@ -132,8 +136,8 @@ def check_readiness(settings: Settings) -> tuple[Severity, str]:
         )
     ready = _fetch_response(f"{url}/readyz")
     if isinstance(ready, str) or ready.status_code != _OK:
-        told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
-        return Severity.WARNING, f"the service answers at {url}, but is not ready: {told}"
+        detail = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
+        return Severity.WARNING, f"the service answers at {url}, but is not ready: {detail}"
     return Severity.GOOD, f"the service answers at {url}, and has read the queue lately"
 
 
@@ -160,15 +164,17 @@ def check_proxy(url: str, origins: tuple[str, ...]) -> tuple[Severity, str]:
     Also warns if `service.origins` does not name an https origin.
     """
     base = url.rstrip("/")
-    place = urlsplit(base)
-    origin = f"{place.scheme}://{place.netloc}"
+    parts = urlsplit(base)
+    origin = f"{parts.scheme}://{parts.netloc}"
     if fault := _find_proxy_fault(base, origin) or _find_root_path_fault(base):
         return Severity.FAULT, fault
-    told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
-    if place.scheme == "https" and not build_hosts((), origins).is_https_host(place.netloc):
-        told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
-        return Severity.WARNING, told
-    return Severity.GOOD, told
+    sentence = f"{base} is passed on to Mirage, and its pages are below {parts.path or '/'}"
+    if parts.scheme == "https" and not build_hosts((), origins).is_https_host(parts.netloc):
+        sentence = (
+            f"{sentence}; add {origin!r} to service.origins, for sessions of https alone there"
+        )
+        return Severity.WARNING, sentence
+    return Severity.GOOD, sentence
 
 
 def _find_proxy_fault(base: str, origin: str) -> str:
@@ -198,8 +204,8 @@ def _find_root_path_fault(base: str) -> str:
     path = urlsplit(base).path
     if root == path:
         return ""
-    told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
-    return f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}"
+    remedy = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
+    return f"it is at {path or '/'} there and believes it is at {root or '/'}: {remedy}"
 
 
 def _fetch_response(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:

@@ -24,8 +24,8 @@ def check_slurm(settings: Settings) -> tuple[Severity, str]:
     wiring.check_slurm_commands(settings)
     if settings.cluster.transport == "cli":
         return _check_controller(settings)
-    told, lacking = _check_slurmrestd(settings)
-    return Severity.WARNING if lacking else Severity.GOOD, "; ".join([told, *lacking])
+    description, missing = _check_slurmrestd(settings)
+    return Severity.WARNING if missing else Severity.GOOD, "; ".join([description, *missing])
 
 
 def _check_controller(settings: Settings) -> tuple[Severity, str]:
@@ -48,23 +48,25 @@ def _check_slurmrestd(settings: Settings) -> tuple[str, list[str]]:
     answer.
     """
     slurm = wiring.build_slurmrestd_client(settings)
-    spoken, nodes = slurm.get_dialect(), slurm.fetch_nodes()
-    told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
-    lacking = []
-    if not spoken.accounting:
-        lacking.append(
+    dialect, nodes = slurm.get_dialect(), slurm.fetch_nodes()
+    description = (
+        f"slurmrestd at {settings.cluster.rest_url} speaks {dialect.version}: {len(nodes)} nodes"
+    )
+    missing = []
+    if not dialect.accounting:
+        missing.append(
             "slurmrestd serves no accounting: start it without -s, or name slurmdbd's plugin in -s"
         )
     if slurm.commands is None:
-        lacking.append(
+        missing.append(
             "PATH has no scontrol: Mirage cannot hold jobs, and does not know slurm.conf. "
             "Install Slurm's client commands"
         )
-    if not spoken.is_tested:
-        lacking.append(
-            f"Mirage was never tried with {spoken.version}, which it knows from Slurm's documents"
+    if not dialect.is_tested:
+        missing.append(
+            f"Mirage was never tried with {dialect.version}, which it knows from Slurm's documents"
         )
-    return told, [*lacking, *_check_token(settings)]
+    return description, [*missing, *_check_token(settings)]
 
 
 def _check_token(settings: Settings) -> Iterator[str]:
@@ -87,35 +89,39 @@ def check_permissions(settings: Settings) -> list[Finding]:
     except MirageError as error:
         return [Finding("moves", Severity.WARNING, str(error))]
     operator = is_operator(runner)
-    found = probe_permissions(
+    permissions = probe_permissions(
         runner,
         hides_jobs="jobs" in site.private_data,
-        operator=operator,
+        is_operator=operator,
         accounts=_list_coordinated_accounts(cluster),
     )
     moves = [
-        Finding(f"may {a.move}", Severity.GOOD if a.may else Severity.WARNING, a.told)
-        for a in found
+        Finding(
+            f"may {permission.move}",
+            Severity.GOOD if permission.may else Severity.WARNING,
+            permission.explanation,
+        )
+        for permission in permissions
     ]
     return [*check_release(site.version, operator=operator), *moves]
 
 
-def check_release(told: str, *, operator: bool | None) -> list[Finding]:
-    """Judge a release of Slurm; `told` is SLURM_VERSION as scontrol prints it."""
-    known = releases.parse_version(told)
-    if known is None:
-        said = f"Mirage knows no release {told!r} of Slurm"
-        return [Finding("release", Severity.WARNING, said)]
-    wrong = [
-        *filter(None, [releases.describe_untested(known)]),
-        *releases.list_known_faults(known, operator=operator),
+def check_release(version: str, *, operator: bool | None) -> list[Finding]:
+    """Judge a release of Slurm; `version` is SLURM_VERSION as scontrol prints it."""
+    release = releases.parse_version(version)
+    if release is None:
+        text = f"Mirage knows no release {version!r} of Slurm"
+        return [Finding("release", Severity.WARNING, text)]
+    faults = [
+        *filter(None, [releases.describe_untested(release)]),
+        *releases.list_known_faults(release, is_operator=operator),
     ]
-    if not wrong:
-        tried = releases.describe_tested_match(known)
-        said = f"{releases.format_release(known)}: Mirage was tried on {tried}"
-        return [Finding("release", Severity.GOOD, said)]
-    name = releases.format_release(known)
-    return [Finding("release", Severity.WARNING, f"{name}: {sentence}") for sentence in wrong]
+    if not faults:
+        tested = releases.describe_tested_match(release)
+        text = f"{releases.format_release(release)}: Mirage was tried on {tested}"
+        return [Finding("release", Severity.GOOD, text)]
+    name = releases.format_release(release)
+    return [Finding("release", Severity.WARNING, f"{name}: {sentence}") for sentence in faults]
 
 
 def describe_other_version(settings: Settings, version: str) -> str:
@@ -123,20 +129,20 @@ def describe_other_version(settings: Settings, version: str) -> str:
     series, or if slurmctld's is not known."""
     cluster = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
     try:
-        told = cluster.fetch_site_config().version
+        slurmctld_version = cluster.fetch_site_config().version
     except MirageError:
         return ""  # the check of Slurm itself says so
-    planned = version or str(find_release(version))
-    if _parse_series(told) in {(), _parse_series(planned)}:
+    file_version = version or str(find_release(version))
+    if _parse_series(slurmctld_version) in {(), _parse_series(file_version)}:
         return ""
     return (
-        f"slurmctld says {told}, and so its plans may differ from the simulator's. "
+        f"slurmctld says {slurmctld_version}, and so its plans may differ from the simulator's. "
         "`mirage cluster import` writes a file with the right SLURM_VERSION"
     )
 
 
-def _parse_series(told: str) -> tuple[int, ...]:
-    return (releases.parse_version(told) or ())[:2]
+def _parse_series(version: str) -> tuple[int, ...]:
+    return (releases.parse_version(version) or ())[:2]
 
 
 def _list_coordinated_accounts(cluster: SlurmCli) -> frozenset[str]:

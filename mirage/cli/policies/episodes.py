@@ -119,33 +119,33 @@ def build_episode_table(
     from mirage.lab.tables.twin_asking import add_twin_forecasts
 
     params = load_site_params(cluster)
-    taken = replay.load_replay(trace, params, timezone=timezone)
-    replayed = scale_load(taken.workload.jobs, load)
-    if not replayed:
-        raise InputError(f"{trace}: none of {taken.read} rows can be replayed")
+    trace_replay = replay.load_replay(trace, params, timezone=timezone)
+    replayed_jobs = scale_load(trace_replay.workload.jobs, load)
+    if not replayed_jobs:
+        raise InputError(f"{trace}: none of {trace_replay.read} rows can be replayed")
     settings = replace(
-        build_pair_settings(replayed, nodes, time_limit, every, since, until),
+        build_pair_settings(replayed_jobs, nodes, time_limit, every, since, until),
         partition=partition,
         qos=qos,
         user=user,
-        account=choose_account(replayed, user, account),
+        account=choose_account(replayed_jobs, user, account),
     )
     settings.check_feasible(params)
-    plan = build_plan(trace, params, replayed, settings, load, timezone or "")
+    plan = build_plan(trace, params, replayed_jobs, settings, load, timezone or "")
     warn_if_compiling()
-    begun = time.perf_counter()
-    made = make_table(plan, out, jobs or count_cores())
-    wall_s = time.perf_counter() - begun
+    started_at = time.perf_counter()
+    built = make_table(plan, out, jobs or count_cores())
+    wall_s = time.perf_counter() - started_at
     if twin:
         add_twin_forecasts(out, EpisodeTable.load(out), TERMINAL)
-    warn_if_beyond_trace(out, made.table, TERMINAL)
-    report = build_table_report(out, made, wall_s)
+    warn_if_beyond_trace(out, built.table, TERMINAL)
+    report = build_table_report(out, built, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
     else:
         Console().print(_render_report(report))
-    warn_of_local_times(trace, taken.zone_taken)
-    warn_of_unreplayed_rows(trace, taken)
+    warn_of_local_times(trace, trace_replay.local_zone)
+    warn_of_unreplayed_rows(trace, trace_replay)
 
 
 def _render_report(report: dict[str, Any]) -> Table:
@@ -155,10 +155,10 @@ def _render_report(report: dict[str, Any]) -> Table:
     for what in ("episodes", "instants", "left_out", "beyond_trace", "resumed"):
         table.add_row(what.replace("_", " "), str(report[what]))
     table.add_row("episodes per s", f"{report['episodes_per_s']:.1f}")
-    told = report["reactive"]
-    table.add_row("reactive interruption, h", f"{told['interruption_h']:.2f}")
-    for load, figures in told["by_class"].items():
+    reactive = report["reactive"]
+    table.add_row("reactive interruption, h", f"{reactive['interruption_h']:.2f}")
+    for load, figures in reactive["by_class"].items():
         hours = figures["interruption_h"]
-        shown = "" if hours is None else f"{hours:.2f}"
-        table.add_row(f"  {load} ({figures['episodes']})", shown)
+        text = "" if hours is None else f"{hours:.2f}"
+        table.add_row(f"  {load} ({figures['episodes']})", text)
     return table

@@ -30,7 +30,7 @@ _MOST_RETURNS = 2
 """`policy_evaluation.MOST_RETURNS`, which takes half a second to import."""
 _Column = tuple[str, str, int]
 """(heading, figure, digits)"""
-_SHOWN: tuple[_Column, ...] = (
+_FIXED_COLUMNS: tuple[_Column, ...] = (
     ("inter-\nruption h", "interruption_h", 2),
     ("overlap\nh", "overlap_h", 2),
     ("zero %", "zero_interruption_pct", 0),
@@ -129,20 +129,20 @@ def evaluate_tables(
     if json_path not in (None, _STDOUT):
         check_writable(Path(json_path))
     startup_h = _parse_startup_h(startup_time)
-    under = get_models_folder(config)
+    models_folder = get_models_folder(config)
     tables = [load_judged_table(path, TERMINAL) for path in paths]
     request = EvaluationRequest(
         paths=paths,
         tables=tables,
         names=names,
-        models=under,
+        models=models_folder,
         overlap_price=overlap_price,
         startup_h=startup_h,
         most_returns=returns,
         guarded=guard,
     )
-    judged = run_evaluation(request, TERMINAL)
-    figures = compute_figures(judged, overlap_price)
+    evaluation = run_evaluation(request, TERMINAL)
+    figures = compute_figures(evaluation, overlap_price)
     if plot is not None:
         pareto_plot.write_plot(plot, figures, evaluate_constant_leads(tables, startup_h))
     warn_if_pooled(tables, TERMINAL)
@@ -156,22 +156,24 @@ def _split_paths_and_policies(
     from mirage.lab.evaluation.policy_evaluation import NO_POLICIES
     from mirage.policies.registry import MOVES_OFTEN, NAMES, is_model
 
-    known = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
-    named = {*known, *MOVES_OFTEN}
-    also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
-    paths = [Path(word) for word in words if word not in also]
+    table_policies = (*(name for name in NAMES if name not in MOVES_OFTEN), *NO_POLICIES)
+    all_policies = {*table_policies, *MOVES_OFTEN}
+    more_policies = [
+        w for w in words if (w in all_policies or is_model(w)) and not Path(w).is_file()
+    ]
+    paths = [Path(word) for word in words if word not in more_policies]
     if not paths:
         raise InputError("no episode table was given: `mirage episodes` writes one")
-    names = [*ALWAYS, *policies, *also]
+    names = [*ALWAYS, *policies, *more_policies]
     for name in names:
         if name in MOVES_OFTEN:
             raise InputError(
                 f"{name} moves a standby several times, and a table has the outcome of one release "
                 "alone: judge it by `python -m benchmarks.positions`, on the simulator"
             )
-        if not is_model(name) and name not in known:
+        if not is_model(name) and name not in table_policies:
             raise InputError(
-                f"there is no policy {name!r}: choose one of {', '.join(known)}, or "
+                f"there is no policy {name!r}: choose one of {', '.join(table_policies)}, or "
                 "models/NAME/VERSION"
             )
     return paths, list(dict.fromkeys(names))
@@ -201,7 +203,7 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
     console = Console()
-    columns = (*_SHOWN, _RETURNS) if document["most_returns"] else _SHOWN
+    columns = (*_FIXED_COLUMNS, _RETURNS) if document["most_returns"] else _FIXED_COLUMNS
     for table in _render_figure_tables(document["policies"], columns, intervals=intervals):
         console.print(table)
     if AUTO in document["policies"]:
@@ -219,8 +221,8 @@ def _render_figure_tables(
         count = next(iter(rows.values()))["episodes"]
         if count:
             table = _render_class_table(rows, columns, intervals)
-            within = ", in brackets the 95 % interval over days" if intervals else ""
-            table.title = f"{load}: mean of {count} hand-overs{within}"
+            interval_note = ", in brackets the 95 % interval over days" if intervals else ""
+            table.title = f"{load}: mean of {count} hand-overs{interval_note}"
             yield table
 
 
@@ -231,15 +233,15 @@ def _render_class_table(
     table.add_column("policy", no_wrap=True, overflow="fold")
     for heading, _, _ in columns:
         table.add_column(heading, justify="right", overflow="fold")
-    for name, told in rows.items():
-        cells = (_format_cell(told, figure, digits, intervals) for _, figure, digits in columns)
+    for name, figures in rows.items():
+        cells = (_format_cell(figures, figure, digits, intervals) for _, figure, digits in columns)
         table.add_row(name, *cells)
     return table
 
 
-def _format_cell(told: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
-    value, ends = told[figure], told[f"{figure}_ci"]
+def _format_cell(figures: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
+    value, ends = figures[figure], figures[f"{figure}_ci"]
     if value is None:
         return ""
-    between = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends and intervals else ""
-    return f"{value:.{digits}f}{between}"
+    interval = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends and intervals else ""
+    return f"{value:.{digits}f}{interval}"

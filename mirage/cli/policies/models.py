@@ -35,15 +35,15 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
     """List all versions that the service finds, and which version of each name is in use."""
     from mirage.policies import model_catalog
 
-    under = get_models_folder(config)
-    told = [asdict(line) for line in model_catalog.list_versions(under)]
+    models_folder = get_models_folder(config)
+    rows = [asdict(line) for line in model_catalog.list_versions(models_folder)]
     if as_json:
-        typer.echo(json.dumps({"models_dir": str(under), "models": told}))
+        typer.echo(json.dumps({"models_dir": str(models_folder), "models": rows}))
         return
-    table = Table(caption=f"in {under}")
+    table = Table(caption=f"in {models_folder}")
     for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
         table.add_column(column)
-    for line in told:
+    for line in rows:
         table.add_row(*(_format_cell(value) for value in line.values()))
     Console().print(table)
 
@@ -55,14 +55,16 @@ def show_model(
     """Show a model's card: what it was trained on, and its results. Checks the model's files."""
     from mirage.policies import model_catalog, registry
 
-    served = registry.load_model(model, get_models_folder(config))
-    card = {"model": served.name, **served.artefact.card}
+    loaded_model = registry.load_model(model, get_models_folder(config))
+    card = {"model": loaded_model.name, **loaded_model.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
         return
     # The bounds of each number and the single hand-overs tell a reader nothing.
-    told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
-    Console().print_json(json.dumps({**told, **model_catalog.summarize_card(card)}))
+    summary = {
+        k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")
+    }
+    Console().print_json(json.dumps({**summary, **model_catalog.summarize_card(card)}))
 
 
 @models.command("promote")
@@ -92,20 +94,22 @@ def promote_model(
     from mirage.lab.tables.twin_asking import ask_twin_if_needed
     from mirage.policies import registry
 
-    ask = partial(ask_twin_if_needed, output=TERMINAL)
-    found = model_promotion.judge_promotion(
-        model, get_models_folder(config), words or [], force=force, ask=ask
+    fill_twin = partial(ask_twin_if_needed, output=TERMINAL)
+    review = model_promotion.judge_promotion(
+        model, get_models_folder(config), words or [], force=force, fill_twin=fill_twin
     )
-    evidence = found.build_evidence()
-    if found.refusal is None:
-        registry.promote_version(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
+    evidence = review.build_evidence()
+    if review.refusal is None:
+        registry.promote_version(
+            review.folder, evidence | {"by": getuser(), "at": int(time.time())}
+        )
     if as_json:
         typer.echo(json.dumps(evidence))
-    if found.refusal is not None:
-        raise MirageError(found.refusal)
+    if review.refusal is not None:
+        raise MirageError(review.refusal)
     if not as_json:
-        told = "" if found.comparison is None else f"{found.comparison}: "
-        typer.echo(f"{told}{found.new} is in use")
+        comparison = "" if review.comparison is None else f"{review.comparison}: "
+        typer.echo(f"{comparison}{review.new} is in use")
 
 
 @models.command("recalibrate")
@@ -136,8 +140,8 @@ def recalibrate_model(
     from mirage.lab.training.recalibration import recalibrate_forecast
 
     with show_activity("adjusting the forecast"):
-        used = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
-    typer.echo(f"{out}: the forecast is adjusted to {used} hand-overs")
+        count = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
+    typer.echo(f"{out}: the forecast is adjusted to {count} hand-overs")
 
 
 def _format_cell(value: object) -> str:

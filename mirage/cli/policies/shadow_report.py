@@ -45,7 +45,7 @@ app.add_typer(
     help="Report what Mirage would have saved a site, and whether the site needs it.",
 )
 
-_LED = "interruption_h"
+_INTERVAL_FIGURE = "interruption_h"
 """The figure whose interval a terminal has room for. JSON and page have all intervals."""
 
 
@@ -168,7 +168,7 @@ def report_shadow(
 
     if html is not None:
         check_writable(html)
-    asked = ReportOptions(
+    options = ReportOptions(
         since=since,
         until=until,
         every=every,
@@ -182,36 +182,36 @@ def report_shadow(
     )
     with end_like_ctrl_c(), _open_folder(keep) as folder:
         if site is not None:
-            log, params = site.export_log(folder, asked, TERMINAL), site.params
+            log, params = site.export_log(folder, options, TERMINAL), site.params
         else:
             log, params = _load_given_log(from_sacct, cluster, timezone)
-        taken = replay.load_replay(log.path, params, timezone=log.timezone)
+        trace_replay = replay.load_replay(log.path, params, timezone=log.timezone)
         study = ShadowStudy(
             log=log,
             params=params,
-            taken=taken,
+            taken=trace_replay,
             folder=folder,
             models=models,
             overlap_price=overlap_price,
             make_table=partial(make_table, processes=processes),
             announce=_announce_table,
         )
-        whole = build_report(study, asked, TERMINAL)
+        document = build_report(study, options, TERMINAL)
     if site is not None:
-        whole["released_while_away"] = site.count_released_while_away(asked)
+        document["released_while_away"] = site.count_released_while_away(options)
     if site is not None and store:
-        site.save_report(whole)
+        site.save_report(document)
     if html is not None:
-        _write_page(html, render_page(whole))
+        _write_page(html, render_page(document))
         typer.echo(f"mirage: {html} is written", err=True)
     if as_json:
-        typer.echo(json.dumps(whole, indent=1))
+        typer.echo(json.dumps(document, indent=1))
     else:
         console = Console()
-        _print_report(whole, console)
-        console.print(render_rows_table(taken))
-    warn_of_local_times(log.name, taken.zone_taken)
-    warn_of_unreplayed_rows(Path(log.name), taken)
+        _print_report(document, console)
+        console.print(render_rows_table(trace_replay))
+    warn_of_local_times(log.name, trace_replay.local_zone)
+    warn_of_unreplayed_rows(Path(log.name), trace_replay)
 
 
 def _announce_table(number: int, count: int, name: str) -> None:
@@ -258,9 +258,9 @@ def _print_report(document: dict[str, Any], console: Console) -> None:
     from mirage.lab.shadow_report.report_text import describe_pairs
     from mirage.policies.registry import AUTO
 
-    told = document["recommendation"]
-    console.print(f"[bold]{escape(told['advice'])}[/bold]", soft_wrap=True)
-    console.print(escape(told["reason"]), soft_wrap=True)
+    recommendation = document["recommendation"]
+    console.print(f"[bold]{escape(recommendation['advice'])}[/bold]", soft_wrap=True)
+    console.print(escape(recommendation["reason"]), soft_wrap=True)
     for line in describe_pairs(document):
         console.print(escape(line), soft_wrap=True)
     for group in document["groups"]:
@@ -288,9 +288,10 @@ def _render_group_table(group: dict[str, Any]) -> Table:
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("Mirage saves\nsum, h", justify="right", overflow="fold")
     for name in list_shown(group["policies"]):
-        told = group["policies"][name]["all"]
+        figures = group["policies"][name]["all"]
         cells = [
-            format_cell(told, figure, digits, short=figure != _LED) for _, figure, digits in COLUMNS
+            format_cell(figures, figure, digits, short=figure != _INTERVAL_FIGURE)
+            for _, figure, digits in COLUMNS
         ]
         table.add_row(
             NAMES.get(name, name), *map(escape, cells), escape(format_saving(group, name))

@@ -30,8 +30,8 @@ def make_table(plan: "TablePlan", out: Path, processes: int) -> "BuiltTable":
 
     total = len(plan.settings.start_points)
     try:
-        with _show_progress(total) as told:
-            return build_table(plan, out, processes, told)
+        with _show_progress(total) as on_progress:
+            return build_table(plan, out, processes, on_progress)
     except KeyboardInterrupt:
         done = count_kept_points(plan, out)
         typer.echo(
@@ -41,13 +41,13 @@ def make_table(plan: "TablePlan", out: Path, processes: int) -> "BuiltTable":
         raise typer.Exit(_AFTER_CTRL_C) from None
 
 
-def warn_of_unreplayed_rows(trace: Path, taken: "replay.Replay") -> None:
+def warn_of_unreplayed_rows(trace: Path, trace_replay: "replay.Replay") -> None:
     """Warn on standard error if rows of the trace are not in the replay."""
-    if taken.refused:
-        why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
+    if trace_replay.refused:
+        reasons = ", ".join(f"{reason} ({rows})" for reason, rows in trace_replay.refused.items())
         typer.echo(
-            f"mirage: warning: {trace}: {sum(taken.refused.values())} of {taken.read} rows are not "
-            f"replayed: {why}",
+            f"mirage: warning: {trace}: {sum(trace_replay.refused.values())} of "
+            f"{trace_replay.read} rows are not replayed: {reasons}",
             err=True,
         )
 

@@ -123,7 +123,7 @@ def _render_metrics(report: dict[str, Any]) -> Table:
     for column in ("interruption h", "overlap h", "zero %", "cost h", "gap closed"):
         table.add_column(column, justify="right")
     for name, by_class in report["metrics"]["policies"].items():
-        told = by_class["all"]
-        figures = ("interruption_h", "overlap_h", "zero_interruption_pct", "cost_h", "gap_closed")
-        table.add_row(name, *("" if told[f] is None else f"{told[f]:.2f}" for f in figures))
+        figures = by_class["all"]
+        names = ("interruption_h", "overlap_h", "zero_interruption_pct", "cost_h", "gap_closed")
+        table.add_row(name, *("" if figures[f] is None else f"{figures[f]:.2f}" for f in names))
     return table

@@ -31,5 +31,5 @@ def format_kind(declared: Any) -> str:
     """Return the placeholder for a value of this type in usage lines."""
     if list_choices(declared) is not None:
         return "WORD"
-    found = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))
-    return next((name for name in found if name is not None), "VALUE")
+    kinds = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))
+    return next((name for name in kinds if name is not None), "VALUE")

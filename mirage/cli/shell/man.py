@@ -50,29 +50,29 @@ def write_man_pages(
 
 def render_pages() -> dict[str, str]:
     """Return the manual pages in roff, by name such as `mirage-chain-show`."""
-    found = {"mirage": _render_overview()}
+    pages = {"mirage": _render_overview()}
     for name, (module, _) in command_line.COMMANDS.items():
-        real = get_group(import_module(module).app).commands[name]
-        found |= dict(_render_command_pages(real, (name,)))
-    return found
+        command = get_group(import_module(module).app).commands[name]
+        pages |= dict(_render_command_pages(command, (name,)))
+    return pages
 
 
 def _render_command_pages(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     inner = getattr(command, "commands", {})
     yield "-".join(("mirage", *words)), _render_page(command, words)
-    for name, one in inner.items():
-        yield from _render_command_pages(one, (*words, name))
+    for name, subcommand in inner.items():
+        yield from _render_command_pages(subcommand, (*words, name))
 
 
 def _render_overview() -> str:
-    said = " ".join((command_line.run_mirage.__doc__ or "").split())
+    description = " ".join((command_line.run_mirage.__doc__ or "").split())
     lines = [
         *_render_header("mirage", "runs computations past Slurm's time limit"),
         ".SH SYNOPSIS",
         ".B mirage",
         r"\fICOMMAND\fR [\fIOPTIONS\fR]",
         ".SH DESCRIPTION",
-        _escape_roff(said),
+        _escape_roff(description),
         ".SH COMMANDS",
     ]
     for name, (_, line) in command_line.COMMANDS.items():
@@ -88,8 +88,8 @@ def _render_overview() -> str:
 
 
 def _render_page(command: Any, words: tuple[str, ...]) -> str:
-    said = command.help or ""
-    first, _, rest = said.partition("\n\n")
+    description = command.help or ""
+    first, _, rest = description.partition("\n\n")
     name = " ".join(("mirage", *words))
     lines = [
         *_render_header("-".join(("mirage", *words)), " ".join(first.split()).rstrip(".")),
@@ -104,9 +104,9 @@ def _render_page(command: Any, words: tuple[str, ...]) -> str:
     inner = getattr(command, "commands", {})
     if inner:
         lines += [".SH COMMANDS"]
-    for one in inner:
-        lines += [".TP", rf"\fB{_escape_roff('-'.join(('mirage', *words, one)))}\fR(1)"]
-        lines += [_escape_roff(" ".join((inner[one].help or "").split()))]
+    for subcommand in inner:
+        lines += [".TP", rf"\fB{_escape_roff('-'.join(('mirage', *words, subcommand)))}\fR(1)"]
+        lines += [_escape_roff(" ".join((inner[subcommand].help or "").split()))]
     lines += _render_parameters(command)
     entry = MANUAL.get(" ".join(words))
     return _join_page(lines if entry is None else [*lines, *_render_entry(entry)])
@@ -117,8 +117,8 @@ def _format_synopsis(command: Any) -> Iterator[str]:
         yield "[OPTIONS]"
     for param in command.params:
         if param.param_type_name == "argument":
-            shown = param.metavar or str(param.name).upper()
-            yield shown if param.required or shown.startswith("[") else f"[{shown}]"
+            name = param.metavar or str(param.name).upper()
+            yield name if param.required or name.startswith("[") else f"[{name}]"
     if hasattr(command, "commands"):
         yield "COMMAND"
 
@@ -146,15 +146,15 @@ def _format_parameter_name(param: Any, of_type: Any) -> str:
 
 
 def _describe_parameter(param: Any, of_type: Any) -> str:
-    said = " ".join((param.help or "").split())
+    description = " ".join((param.help or "").split())
     choices = introspection.list_choices(of_type)
     if choices is not None:
-        said = f"{said} One of {', '.join(choices)}.".strip()
+        description = f"{description} One of {', '.join(choices)}.".strip()
     default = param.default
-    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
-    if plain and default != "" and "Default" not in said:
-        said = f"{said} Default: {getattr(default, 'value', default)}."
-    return said or "See the description."
+    has_plain_default = isinstance(default, str | int | float) and not isinstance(default, bool)
+    if has_plain_default and default != "" and "Default" not in description:
+        description = f"{description} Default: {getattr(default, 'value', default)}."
+    return description or "See the description."
 
 
 def _render_entry(entry: HelpEntry) -> list[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_BEYOND = 1e-3
+_LEAST_DROP = 1e-3
 """If the score drops by less over a setting's range, the log says nothing about the setting."""
 
 
@@ -95,7 +95,7 @@ def calibrate_cluster_file(
     )
 
     check_writable(out)
-    given = {"begin": begin, "until": until, "end": judge_until}
+    dates = {"begin": begin, "until": until, "end": judge_until}
     request = FittingRequest(
         trace=trace,
         cluster=cluster,
@@ -104,53 +104,53 @@ def calibrate_cluster_file(
         timezone=timezone,
         trials=trials,
         seed=seed,
-        instants={name: to_epoch_s(when) for name, when in given.items() if when is not None},
+        instants={name: to_epoch_s(when) for name, when in dates.items() if when is not None},
     )
     fitting = ClusterFitting.from_request(request, load_site_params)
     warn_if_compiling()
-    with show_share_bar(trace.name) as told:
-        found = fitting.fit_params(told)
-    write_fitted_file(out, found, trace)
+    with show_share_bar(trace.name) as on_progress:
+        calibration = fitting.fit_params(on_progress)
+    write_fitted_file(out, calibration, trace)
     if as_json:
-        typer.echo(json.dumps(build_document(found, fitting.taken)))
+        typer.echo(json.dumps(build_document(calibration, fitting.taken)))
     else:
         console = Console()
-        for table in (*_render_tables(found), render_rows_table(fitting.taken)):
+        for table in (*_render_tables(calibration), render_rows_table(fitting.taken)):
             console.print(table)
         typer.echo(f"written: {out}")
-    _warn_of_fewer_nodes(found)
-    warn_of_local_times(trace, fitting.taken.zone_taken)
+    _warn_of_fewer_nodes(calibration)
+    warn_of_local_times(trace, fitting.taken.local_zone)
     warn_of_refused_rows(trace, fitting.taken)
 
 
-def _warn_of_fewer_nodes(found: "Calibration") -> None:
-    had, has = found.seen.nodes, found.params.nodes
-    if had > has:
+def _warn_of_fewer_nodes(calibration: "Calibration") -> None:
+    log_nodes, file_nodes = calibration.seen.nodes, calibration.params.nodes
+    if log_nodes > file_nodes:
         typer.echo(
-            f"mirage: warning: in the log {had} nodes were busy at once, but the cluster file has "
-            f"{has} nodes, which were kept: correct its nodes if they are too few",
+            f"mirage: warning: in the log {log_nodes} nodes were busy at once, but the cluster "
+            f"file has {file_nodes} nodes, which were kept: correct its nodes if they are too few",
             err=True,
         )
 
 
-def _render_tables(found: "Calibration") -> Iterator[Table]:
-    yield _render_measured(found)
-    yield _render_fitted(found)
-    yield _render_fidelity(found)
+def _render_tables(calibration: "Calibration") -> Iterator[Table]:
+    yield _render_measured(calibration)
+    yield _render_fitted(calibration)
+    yield _render_fidelity(calibration)
 
 
-def _render_measured(found: "Calibration") -> Table:
+def _render_measured(calibration: "Calibration") -> Table:
     from mirage.lab.simulation.log_replay import format_day
 
-    seen = found.seen
+    measured = calibration.seen
     table = create_table("read from the log", "")
-    table.add_row("nodes", str(seen.nodes))
-    for at, level in seen.levels:
+    table.add_row("nodes", str(measured.nodes))
+    for at, level in measured.levels:
         table.add_row(f"  from {format_day(at)}", str(level))
-    table.add_row("limit of one user's running jobs", str(seen.max_jobs_pu or "none seen"))
-    run = "yes" if found.params.cancelled_jobs_run else "no"
+    table.add_row("limit of one user's running jobs", str(measured.max_jobs_pu or "none seen"))
+    run = "yes" if calibration.params.cancelled_jobs_run else "no"
     table.add_row("jobs cancelled while they waited would have run", run)
-    chains = seen.chains
+    chains = measured.chains
     table.add_row(
         "jobs that look like dependency chains (replayed without dependencies)",
         f"{chains.chains} chains, {chains.jobs} jobs, {chains.wait_h:,.0f} h of waiting",
@@ -158,33 +158,33 @@ def _render_measured(found: "Calibration") -> Table:
     return table
 
 
-def _render_fitted(found: "Calibration") -> Table:
+def _render_fitted(calibration: "Calibration") -> Table:
     table = create_table("searched for", "value", "good from", "to", "score drops by")
-    for setting in found.fitted:
-        drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "0: the log does not tell"
+    for setting in calibration.fitted:
+        drop = f"{setting.drop:.3f}" if setting.drop >= _LEAST_DROP else "0: the log does not tell"
         row = (setting.value, setting.low, setting.high)
         table.add_row(setting.name, *(f"{value:,}" for value in row), drop)
-    table.add_row(f"(the {found.recipe} of the trials)", "", "", "", "")
+    table.add_row(f"(the {calibration.recipe} of the trials)", "", "", "", "")
     return table
 
 
-def _render_fidelity(found: "Calibration") -> Table:
+def _render_fidelity(calibration: "Calibration") -> Table:
     from mirage.lab.simulation.log_replay import format_day
 
-    plan = found.plan
+    plan = calibration.plan
     table = create_table(
         "against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff."
     )
     for weeks, figures in (
-        (f"fitted on, {format_day(plan.begin)} to {format_day(plan.until)}", found.fitting),
-        (f"held out, {format_day(plan.until)} to {format_day(plan.end)}", found.held_out),
+        (f"fitted on, {format_day(plan.begin)} to {format_day(plan.until)}", calibration.fitting),
+        (f"held out, {format_day(plan.until)} to {format_day(plan.end)}", calibration.held_out),
     ):
         table.add_row(weeks, "", "", "", "", "")
-        for which, f in figures.items():
+        for name, f in figures.items():
             means = (
                 format_ratio(f.spearman),
                 format_ratio(f.weekly_corr),
                 format_ratio(f.mean_ratio),
             )
-            table.add_row(f"  {which}", str(f.jobs), *means, format_hours(f.wait_mae_h))
+            table.add_row(f"  {name}", str(f.jobs), *means, format_hours(f.wait_mae_h))
     return table

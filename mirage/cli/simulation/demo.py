@@ -35,7 +35,7 @@ app = typer.Typer()
 
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _DEFAULT = ComparisonPlan(policies=())
 """For the options alone: `demo_site.PLAN` names the policies too, and takes seconds to import."""
 
@@ -180,7 +180,7 @@ def run_demo(
         _print_results(_collect_results(plan, site, console), as_json=as_json)
         if not once:
             console.print(f"Pages and API stay at {url} until you press Ctrl-C.")
-            site.keep_forecasting(partial(ending.wait, _LOOK_S))
+            site.keep_forecasting(partial(ending.wait, _CHECK_S))
 
 
 def _compare_policies(
@@ -190,10 +190,10 @@ def _compare_policies(
     total = plan.handovers * len(plan.policies)
     now = _format_instant(site.world.read_clock())
     console.print(f"the first chains are submitted, at the simulated time {now}")
-    with _show_progress(console, total) as told:
+    with _show_progress(console, total) as show_progress:
         for progress in steps:
             ending.exit_if_requested()
-            told(progress.done, _format_instant(progress.now))
+            show_progress(progress.done, _format_instant(progress.now))
 
 
 @contextmanager
@@ -217,12 +217,12 @@ class _LogProgress:
     """Prints a line for every tenth of the hand-overs, if there is no terminal to draw on."""
 
     def __init__(self, console: Console, total: int) -> None:
-        self._console, self._total, self._told = console, total, 0
+        self._console, self._total, self._printed_tenths = console, total, 0
 
     def __call__(self, done: int, day: str) -> None:
         tenths = 10 * done // self._total
-        if tenths > self._told:
-            self._told = tenths
+        if tenths > self._printed_tenths:
+            self._printed_tenths = tenths
             self._console.print(f"{10 * tenths} % of {self._total} hand-overs, simulated {day}")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_OF_CHAINS = {
+_CHAIN_OPTIONS = {
     *("chains", "nodes", "time_limit", "startup_time", "overlap_price", "returns"),
     *("policies", "style"),
 }
@@ -150,18 +150,18 @@ def simulate_log(
     elif weekly or out is not None:
         raise InputError("--weekly and --out tell of jobs, and --work of chains: leave one out")
     params = load_site_params(cluster)
-    taken = replay.load_replay(trace, params, cluster_name, timezone)
+    trace_replay = replay.load_replay(trace, params, cluster_name, timezone)
     window = choose_judged_window(
-        taken,
+        trace_replay,
         None if begin is None else to_epoch_s(begin),
         None if until is None else to_epoch_s(until),
     )
     warn_if_compiling()
-    sim = build_simulator(taken, params)
+    sim = build_simulator(trace_replay, params)
     if work is not None:
         is_priced = _is_on_command_line(context, "overlap_price")
         plan = plan_chains(
-            taken,
+            trace_replay,
             params,
             window,
             chains=chains,
@@ -172,30 +172,30 @@ def simulate_log(
             returns=returns,
         )
         names, models = policies or (), get_models_folder(config)
-        play_chains(taken, sim, plan, names, models, as_json=as_json)
-        warn_of_local_times(trace, taken.zone_taken)
-        warn_of_refused_rows(trace, taken)
+        play_chains(trace_replay, sim, plan, names, models, as_json=as_json)
+        warn_of_local_times(trace, trace_replay.local_zone)
+        warn_of_refused_rows(trace, trace_replay)
         return
-    with show_share_bar(trace.name) as told:
-        report = run(taken, sim, window, told)
+    with show_share_bar(trace.name) as on_progress:
+        report = run(trace_replay, sim, window, on_progress)
     if out is not None:
-        write_jobs(out, taken, sim)
+        write_jobs(out, trace_replay, sim)
     if as_json:
-        typer.echo(json.dumps(build_document(taken, report, params.slurm_version)))
+        typer.echo(json.dumps(build_document(trace_replay, report, params.slurm_version)))
     else:
         console = Console()
-        how = describe_planner(params.slurm_version)
-        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
-        for table in _render_tables(taken, report, weekly=weekly):
+        planner = describe_planner(params.slurm_version)
+        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {planner}")
+        for table in _render_tables(trace_replay, report, weekly=weekly):
             console.print(table)
-    warn_of_local_times(trace, taken.zone_taken)
-    warn_of_refused_rows(trace, taken)
+    warn_of_local_times(trace, trace_replay.local_zone)
+    warn_of_refused_rows(trace, trace_replay)
 
 
 def _refuse_chain_options(context: typer.Context) -> None:
     """Raise InputError for an option that would change nothing, since no chain is played."""
     for option in context.command.params:
-        if option.name in _OF_CHAINS and _is_on_command_line(context, option.name):
+        if option.name in _CHAIN_OPTIONS and _is_on_command_line(context, option.name):
             raise InputError(f"{option.opts[0]} is of chains: it needs --work")
 
 
@@ -209,12 +209,14 @@ def to_epoch_s(when: datetime) -> int:
     return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
 
 
-def _render_tables(taken: "Replay", report: "SimulationReport", *, weekly: bool) -> Iterator[Table]:
+def _render_tables(
+    trace_replay: "Replay", report: "SimulationReport", *, weekly: bool
+) -> Iterator[Table]:
     yield _render_figures(report)
     yield _render_fidelity(report.fidelity, report.window, report.not_judged)
     if weekly and report.fidelity is not None:
         yield _render_weeks(report.fidelity)
-    yield render_rows_table(taken)
+    yield render_rows_table(trace_replay)
 
 
 def _render_figures(report: "SimulationReport") -> Table:
@@ -229,30 +231,32 @@ def _render_figures(report: "SimulationReport") -> Table:
     return table
 
 
-def _render_fidelity(found: "Fidelity | None", window: "Window", not_judged: str | None) -> Table:
+def _render_fidelity(
+    fidelity: "Fidelity | None", window: "Window", not_judged: str | None
+) -> Table:
     from mirage.lab.simulation.log_replay import format_day
 
     table = create_table("against the log", "")
     if window.begin < window.end:
         table.add_row("submitted", f"{format_day(window.begin)} to {format_day(window.end)}")
-    if found is None:
+    if fidelity is None:
         table.add_row("not judged", not_judged)
         return table
-    table.add_row("jobs judged", f"{found.jobs:,}")
-    late = "not in the log" if found.late_eligible is None else f"{found.late_eligible:,}"
+    table.add_row("jobs judged", f"{fidelity.jobs:,}")
+    late = "not in the log" if fidelity.late_eligible is None else f"{fidelity.late_eligible:,}"
     table.add_row("  eligible over a minute after submission", late)
-    table.add_row("mean difference of a job's wait", format_hours(found.wait_mae_h))
-    table.add_row("rank correlation of waits", format_ratio(found.spearman))
-    table.add_row("correlation of weekly means", format_ratio(found.weekly_corr))
-    table.add_row("mean wait, replay / log", format_ratio(found.mean_ratio))
+    table.add_row("mean difference of a job's wait", format_hours(fidelity.wait_mae_h))
+    table.add_row("rank correlation of waits", format_ratio(fidelity.spearman))
+    table.add_row("correlation of weekly means", format_ratio(fidelity.weekly_corr))
+    table.add_row("mean wait, replay / log", format_ratio(fidelity.mean_ratio))
     return table
 
 
-def _render_weeks(found: "Fidelity") -> Table:
+def _render_weeks(fidelity: "Fidelity") -> Table:
     from mirage.lab.simulation.log_replay import format_day
 
     table = create_table("week from", "jobs", "log", "replay")
-    for week in found.weeks:
+    for week in fidelity.weeks:
         table.add_row(
             format_day(week.begin),
             str(week.jobs),
@@ -270,11 +274,11 @@ def format_ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def warn_of_refused_rows(trace: Path, taken: "Replay") -> None:
+def warn_of_refused_rows(trace: Path, trace_replay: "Replay") -> None:
     """Warn of left-out rows on standard error, since the table may go into a file unread."""
-    if rows := sum(taken.refused.values()):
+    if rows := sum(trace_replay.refused.values()):
         typer.echo(
-            f"mirage: warning: {trace}: {rows} of {taken.read} rows were left out: "
-            + ", ".join(f"{why} ({n})" for why, n in taken.refused.items()),
+            f"mirage: warning: {trace}: {rows} of {trace_replay.read} rows were left out: "
+            + ", ".join(f"{reason} ({n})" for reason, n in trace_replay.refused.items()),
             err=True,
         )

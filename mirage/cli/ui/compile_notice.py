@@ -11,8 +11,8 @@ def warn_if_compiling() -> None:
 
     # The folder itself is made as soon as a module with kernels is imported.
     if not any(Path(CACHE).rglob("*.nbi")):
-        told = (
+        message = (
             "compiling the simulator: this takes a minute, once after an installation, "
             "and longer on a busy machine"
         )
-        typer.echo(told, err=True)
+        typer.echo(message, err=True)

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from mirage.history.workloads.replay import Replay
 
 
-def render_rows_table(taken: "Replay") -> Table:
+def render_rows_table(replay: "Replay") -> Table:
     """Render the rows read and replayed, and the rows that were changed or left out, by reason."""
     from mirage.lab.simulation.log_replay import count_rows_by_reason
 
     table = create_table("rows", "number", "first seen at")
-    table.add_row("read", f"{taken.read:,}")
-    table.add_row("replayed", f"{len(taken.workload):,}")
-    for kind, reasons in count_rows_by_reason(taken).items():
-        for reason, found in reasons.items():
-            first = ", ".join(map(str, found["first"]))
-            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
+    table.add_row("read", f"{replay.read:,}")
+    table.add_row("replayed", f"{len(replay.workload):,}")
+    for kind, reasons in count_rows_by_reason(replay).items():
+        for reason, tally in reasons.items():
+            first = ", ".join(map(str, tally["first"]))
+            table.add_row(f"{kind}: {escape(reason)}", str(tally["rows"]), first)
     return table
 
 

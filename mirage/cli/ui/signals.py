@@ -11,8 +11,8 @@ from types import FrameType
 import typer
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_AS_SHELLS_SAY = 128
-_LOOK_S = 0.1
+_SIGNAL_EXIT_BASE = 128
+_CHECK_S = 0.1
 
 
 class StopSignal:
@@ -23,61 +23,61 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self._asked_by: signal.Signals | None = None
+        self._signal: signal.Signals | None = None
 
     def handle_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._asked_by = signal.Signals(number)
+        self._signal = signal.Signals(number)
 
     def exit_if_requested(self) -> None:
         """Raise typer.Exit if a signal asked to: 143 after SIGTERM, 130 after Ctrl-C."""
-        if self._asked_by is not None:
-            raise typer.Exit(_AS_SHELLS_SAY + self._asked_by)
+        if self._signal is not None:
+            raise typer.Exit(_SIGNAL_EXIT_BASE + self._signal)
 
     def wait(self, seconds: float) -> None:
         """Sleep for so many seconds; raise typer.Exit as soon as a signal asks to end."""
         # An Event could be waited for, but not be set by a handler that interrupts its own wait.
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        while (left_s := until - time.monotonic()) > 0:
             self.exit_if_requested()
-            time.sleep(min(_LOOK_S, left))
+            time.sleep(min(_CHECK_S, left_s))
 
     def print_signal(self) -> None:
-        if self._asked_by is not None:
-            sys.stderr.write(f"mirage: ended by {self._asked_by.name}\n")
+        if self._signal is not None:
+            sys.stderr.write(f"mirage: ended by {self._signal.name}\n")
 
 
 @contextmanager
 def watch_signals() -> Iterator[StopSignal]:
     """Catch signals until the body has cleaned up; a second signal does not interrupt that."""
-    ending = StopSignal()
-    before = {number: signal.signal(number, ending.handle_signal) for number in _SIGNALS}
+    stop_signal = StopSignal()
+    old_handlers = {number: signal.signal(number, stop_signal.handle_signal) for number in _SIGNALS}
     try:
-        yield ending
+        yield stop_signal
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
-        ending.print_signal()
+        stop_signal.print_signal()
 
 
 @contextmanager
 def end_like_ctrl_c() -> Iterator[None]:
     """Let SIGTERM interrupt the body as Ctrl-C does, and end the command with 143."""
-    asked = False
+    was_signalled = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:  # a second signal does not interrupt the cleaning up
-            asked = True
+        nonlocal was_signalled
+        if not was_signalled:  # a second signal does not interrupt the cleaning up
+            was_signalled = True
             for child in multiprocessing.active_children():
                 child.terminate()  # Ctrl-C reaches the whole group
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    old_handler = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     except (KeyboardInterrupt, typer.Exit):
-        if asked:
-            raise typer.Exit(_AS_SHELLS_SAY + signal.SIGTERM) from None
+        if was_signalled:
+            raise typer.Exit(_SIGNAL_EXIT_BASE + signal.SIGTERM) from None
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, old_handler)

@@ -21,6 +21,6 @@ def create_console() -> Console:
 
 def _is_utf8(encoding: str | None) -> bool:
     """Return whether the terminal reads UTF-8; in the locale C only Python does (PEP 538, 540)."""
-    asked = os.environ.get("PYTHONUTF8") == "1"
-    coerced = sys.flags.utf8_mode and not asked
-    return not coerced and (encoding or "utf-8").lower().replace("-", "") == "utf8"
+    is_requested = os.environ.get("PYTHONUTF8") == "1"
+    is_coerced = sys.flags.utf8_mode and not is_requested
+    return not is_coerced and (encoding or "utf-8").lower().replace("-", "") == "utf8"

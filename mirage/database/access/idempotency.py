@@ -13,8 +13,8 @@ KEEP_S = 86400
 CREDENTIAL_S = 2 * 3600
 """Twice the longest life that munged gives a credential (munge(1), --ttl)."""
 _CREDENTIAL = "munge:"
-"""Before the digest of a credential; before a key stands its cluster's number."""
-OF_ONE = 100
+"""Stands before the digest of a credential. Before a key stands its cluster's number."""
+MOST_KEYS_PER_USER = 100
 """The most keys of one user, some 30 KB. A new key replaces the oldest. A repeat comes within
 minutes, and a wrapped sbatch in a loop uses one key for each chain."""
 
@@ -26,24 +26,24 @@ def find_fingerprint(
     query = select(table.c.fingerprint)
     stored = _build_stored_key(cluster_id, key)
     query = query.where(table.c.uid == uid, table.c.key == stored, table.c.at > now - KEEP_S)
-    found = tx.scalar(query)
-    return None if found is None else str(found)
+    fingerprint = tx.scalar(query)
+    return None if fingerprint is None else str(fingerprint)
 
 
 def claim_key(
     tx: Transaction, cluster_id: int, uid: int, key: str, *, fingerprint: str, now: int
 ) -> bool:
-    """The key stands for this request from now on.
+    """Claim the key for this request; return whether it was free.
 
-    Whoever has claimed it in a transaction under way is waited for. False: it stands for one that
-    was done; `find_fingerprint` tells for which.
+    This waits for a transaction under way that has claimed the key. False: the key was used for a
+    request that was done, of which `find_fingerprint` returns the digest.
     """
     key = _build_stored_key(cluster_id, key)
     _drop_surplus_keys(tx, cluster_id, uid, key, now)
     values = {"uid": uid, "key": key, "fingerprint": fingerprint, "at": now}
     statement = build_insert(tx, table).values(**values)
-    stored = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
-    return tx.execute(stored).first() is not None
+    claim = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
+    return tx.execute(claim).first() is not None
 
 
 def _build_stored_key(cluster_id: int, key: str) -> str:
@@ -56,29 +56,31 @@ def _drop_surplus_keys(tx: Transaction, cluster_id: int, uid: int, key: str, now
 
     `key` itself stays unless it has expired.
     """
-    here = table.c.key.startswith(_build_stored_key(cluster_id, ""))
-    theirs, is_open = and_(table.c.uid == uid, here), table.c.at > now - KEEP_S
+    at_cluster = table.c.key.startswith(_build_stored_key(cluster_id, ""))
+    is_own_row, is_open = and_(table.c.uid == uid, at_cluster), table.c.at > now - KEEP_S
     newest = (
         select(table.c.key)
-        .where(theirs, is_open, table.c.key != key)
+        .where(is_own_row, is_open, table.c.key != key)
         .order_by(table.c.at.desc(), table.c.key)
-        .limit(OF_ONE - 1)
+        .limit(MOST_KEYS_PER_USER - 1)
     )
-    goes = or_(~is_open, and_(table.c.key != key, table.c.key.not_in(newest)))
-    # What another transaction takes away just now is not waited for: two would wait in a circle.
-    gone = select(table.c.key).where(theirs, goes).with_for_update(skip_locked=True)
-    tx.execute(delete(table).where(theirs, table.c.key.in_(gone)))
+    is_surplus = or_(~is_open, and_(table.c.key != key, table.c.key.not_in(newest)))
+    # Skip rows that another transaction has locked: waiting for them can deadlock.
+    surplus_keys = (
+        select(table.c.key).where(is_own_row, is_surplus).with_for_update(skip_locked=True)
+    )
+    tx.execute(delete(table).where(is_own_row, table.c.key.in_(surplus_keys)))
 
 
 def claim_credential(tx: Transaction, uid: int, digest: str, now: int) -> bool:
     """Return whether no service of this database has accepted the user's credential before."""
-    old = (
+    is_expired = (
         table.c.uid == uid,
         table.c.key.startswith(_CREDENTIAL),
         table.c.at <= now - CREDENTIAL_S,
     )
-    gone = select(table.c.key).where(*old).with_for_update(skip_locked=True)
-    tx.execute(delete(table).where(table.c.uid == uid, table.c.key.in_(gone)))
+    expired_keys = select(table.c.key).where(*is_expired).with_for_update(skip_locked=True)
+    tx.execute(delete(table).where(table.c.uid == uid, table.c.key.in_(expired_keys)))
     values = {"uid": uid, "key": _CREDENTIAL + digest, "fingerprint": "", "at": now}
     return put_row_if_absent(tx, table, values, key=["uid", "key"])
 

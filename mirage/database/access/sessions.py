@@ -18,9 +18,9 @@ def add_session(tx: Transaction, digest: str, token_id: str, *, now: int, expire
 
 def find_session_token(tx: Transaction, digest: str, *, now: int) -> str | None:
     """Return the id of the session's token; None: there is no such session, or it has ended."""
-    open_one = (sessions.c.digest == digest) & (sessions.c.expires_at > now)
-    found = tx.scalar(select(sessions.c.token_id).where(open_one))
-    return None if found is None else str(found)
+    is_open = (sessions.c.digest == digest) & (sessions.c.expires_at > now)
+    token_id = tx.scalar(select(sessions.c.token_id).where(is_open))
+    return None if token_id is None else str(token_id)
 
 
 def remove_session(tx: Transaction, digest: str) -> None:

@@ -51,12 +51,12 @@ def list_tokens(tx: Transaction) -> list[Token]:
 
 def revoke_token(tx: Transaction, token_id: str, *, now: int) -> Token:
     """Revoke the token. Revoking it again changes nothing. Raises NotFound for an unknown token."""
-    open_one = (tokens.c.token_id == token_id) & tokens.c.revoked_at.is_(None)
-    tx.execute(update(tokens).where(open_one).values(revoked_at=now))
-    found = find_token(tx, token_id)
-    if found is None:
+    is_valid = (tokens.c.token_id == token_id) & tokens.c.revoked_at.is_(None)
+    tx.execute(update(tokens).where(is_valid).values(revoked_at=now))
+    token = find_token(tx, token_id)
+    if token is None:
         raise NotFound(f"there is no token {token_id}: `mirage token list` shows all tokens")
-    return found
+    return token
 
 
 def _build_token(row: Row[tuple[object, ...]]) -> Token:

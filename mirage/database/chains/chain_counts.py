@@ -21,8 +21,8 @@ def count_chains_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, 
     """Count the chains in every state, also in those that no chain is in."""
     table = tables.chains
     query = select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id)
-    found = {ChainState(state): n for state, n in tx.execute(query.group_by(table.c.state))}
-    return {state: found.get(state, 0) for state in ChainState}
+    counts = {ChainState(state): n for state, n in tx.execute(query.group_by(table.c.state))}
+    return {state: counts.get(state, 0) for state in ChainState}
 
 
 def count_live_chains(tx: Transaction, cluster_id: int, uid: int) -> int:
@@ -72,8 +72,8 @@ def count_registrations_since(
 def count_chains_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
     """Count the live chains at risk, by the word of their risk (`ChainRisk.word`)."""
     table = tables.chains
-    hindered = table.c.at_risk == Risk.HINDERED.value
-    word = case((hindered, table.c.risk_detail), else_=table.c.at_risk)
+    is_hindered = table.c.at_risk == Risk.HINDERED.value
+    word = case((is_hindered, table.c.risk_detail), else_=table.c.at_risk)
     query = select(word, func.count()).where(
         table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(OVER)
     )

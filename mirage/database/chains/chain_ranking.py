@@ -42,44 +42,44 @@ class RankingFilter:
 def list_by_risk(
     tx: Transaction,
     cluster_id: int,
-    wanted: RankingFilter,
+    criteria: RankingFilter,
     *,
     after: RankedChain | None = None,
     limit: int,
 ) -> list[RankedChain]:
     """List live chains, the most urgent first. `after` is the last chain of the page before."""
-    query = _select_ranked(cluster_id, wanted).subquery()
+    query = _select_ranked(cluster_id, criteria).subquery()
     place = (query.c.rank, query.c.ends, query.c.chain_id)
-    chosen = select(*place).order_by(*place).limit(limit)
+    page = select(*place).order_by(*place).limit(limit)
     if after is not None:
-        chosen = chosen.where(tuple_(*place) > tuple_(*after))
-    return [RankedChain(r.rank, r.ends, ChainId(r.chain_id)) for r in tx.execute(chosen)]
+        page = page.where(tuple_(*place) > tuple_(*after))
+    return [RankedChain(r.rank, r.ends, ChainId(r.chain_id)) for r in tx.execute(page)]
 
 
 def list_soonest_ending(
-    tx: Transaction, cluster_id: int, wanted: RankingFilter, *, limit: int
+    tx: Transaction, cluster_id: int, criteria: RankingFilter, *, limit: int
 ) -> list[RankedChain]:
     """List active chains by the end of the running link, soonest first. Chains without an end are
     left out."""
-    query = _select_ranked(cluster_id, wanted, live=(ChainState.ACTIVE.value,)).subquery()
-    chosen = select(query.c.rank, query.c.ends, query.c.chain_id).where(query.c.ends < NEVER)
-    rows = tx.execute(chosen.order_by(query.c.ends, query.c.chain_id).limit(limit))
+    query = _select_ranked(cluster_id, criteria, live=(ChainState.ACTIVE.value,)).subquery()
+    ending = select(query.c.rank, query.c.ends, query.c.chain_id).where(query.c.ends < NEVER)
+    rows = tx.execute(ending.order_by(query.c.ends, query.c.chain_id).limit(limit))
     return [RankedChain(r.rank, r.ends, ChainId(r.chain_id)) for r in rows]
 
 
-def count_by_rank(tx: Transaction, cluster_id: int, wanted: RankingFilter) -> dict[int, int]:
-    """Count the live chains of each rank among those that `wanted` chooses."""
+def count_by_rank(tx: Transaction, cluster_id: int, criteria: RankingFilter) -> dict[int, int]:
+    """Count the live chains of each rank among those that `criteria` chooses."""
     rank = _build_rank()
     query = (
         select(rank, func.count())
-        .where(*_build_conditions(cluster_id, wanted, _LIVE))
+        .where(*_build_conditions(cluster_id, criteria, _LIVE))
         .group_by(rank)
     )
     return {int(rank): int(n) for rank, n in tx.execute(query)}
 
 
 def _select_ranked(
-    cluster_id: int, wanted: RankingFilter, *, live: tuple[str, ...] = _LIVE
+    cluster_id: int, criteria: RankingFilter, *, live: tuple[str, ...] = _LIVE
 ) -> Select[Any]:
     ends = _select_ends(cluster_id).subquery()
     return (
@@ -89,7 +89,7 @@ def _select_ranked(
             chains.c.chain_id.label("chain_id"),
         )
         .select_from(chains.outerjoin(ends, ends.c.chain_id == chains.c.chain_id))
-        .where(*_build_conditions(cluster_id, wanted, live))
+        .where(*_build_conditions(cluster_id, criteria, live))
     )
 
 
@@ -102,22 +102,24 @@ def _build_rank() -> ColumnElement[int]:
 
 
 def _build_conditions(
-    cluster_id: int, wanted: RankingFilter, live: tuple[str, ...]
+    cluster_id: int, criteria: RankingFilter, live: tuple[str, ...]
 ) -> list[ColumnElement[bool]]:
-    found = [chains.c.cluster_id == cluster_id, chains.c.state.in_(live)]
-    if wanted.own is not None:
-        found.append(match_own_chains(wanted.own))
-    if wanted.user:
-        found.append(chains.c.user == wanted.user)
-    return found
+    conditions = [chains.c.cluster_id == cluster_id, chains.c.state.in_(live)]
+    if criteria.own is not None:
+        conditions.append(match_own_chains(criteria.own))
+    if criteria.user:
+        conditions.append(chains.c.user == criteria.user)
+    return conditions
 
 
 def _select_ends(cluster_id: int) -> Select[Any]:
     """Select for each chain the end of its running link. The newest link is the last to end."""
-    limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
+    is_limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
     by_limit = links.c.start + links.c.time_limit_s
-    later = links.c.expected_end > by_limit  # as `Link.get_planned_end`
-    end = case((and_(limited, later), links.c.expected_end), (limited, by_limit), else_=None)
+    is_later = links.c.expected_end > by_limit  # as `Link.get_planned_end`
+    end = case(
+        (and_(is_limited, is_later), links.c.expected_end), (is_limited, by_limit), else_=None
+    )
     return (
         select(links.c.chain_id, func.max(end).label("ends"))
         .where(

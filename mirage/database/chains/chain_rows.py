@@ -10,14 +10,16 @@ from mirage.domain.chain_cause import Actor, Cause, ChainRisk, Reason, Risk
 
 CHAIN_COLUMNS = [c for c in chains.columns if c.name != "cluster_id"]
 _NAMES = [c.name for c in CHAIN_COLUMNS]
-_OF_CAUSE = frozenset(("actor", "reason", "asked_by", "reason_link", "reason_job", "reason_detail"))
-_OF_RISK = frozenset(("at_risk", "risk_link", "risk_job", "risk_detail"))
-_PLAIN = [name for name in _NAMES if name not in _OF_CAUSE | _OF_RISK]
+_CAUSE_COLUMNS = frozenset(
+    ("actor", "reason", "asked_by", "reason_link", "reason_job", "reason_detail")
+)
+_RISK_COLUMNS = frozenset(("at_risk", "risk_link", "risk_job", "risk_detail"))
+_PLAIN_COLUMNS = [name for name in _NAMES if name not in _CAUSE_COLUMNS | _RISK_COLUMNS]
 
 
 def build_chain_values(chain: Chain) -> dict[str, Any]:
     """Build the values of a chain's row, by column."""
-    values = {name: getattr(chain, name) for name in _PLAIN}
+    values = {name: getattr(chain, name) for name in _PLAIN_COLUMNS}
     values |= {"state": chain.state.value, "mode": chain.mode.value}
     values |= {"presubmit": chain.presubmit.value}
     values |= {"style": None if chain.style is None else chain.style.value}
@@ -26,7 +28,7 @@ def build_chain_values(chain: Chain) -> dict[str, Any]:
 
 def _build_cause_values(cause: Cause | None) -> dict[str, Any]:
     if cause is None:
-        return dict.fromkeys(_OF_CAUSE)
+        return dict.fromkeys(_CAUSE_COLUMNS)
     return {
         "actor": cause.actor.value,
         "reason": cause.reason.value,
@@ -39,7 +41,7 @@ def _build_cause_values(cause: Cause | None) -> dict[str, Any]:
 
 def _build_risk_values(risk: ChainRisk | None) -> dict[str, Any]:
     if risk is None:
-        return dict.fromkeys(_OF_RISK) | {"at_risk": ""}
+        return dict.fromkeys(_RISK_COLUMNS) | {"at_risk": ""}
     return {
         "at_risk": risk.of.value,
         "risk_link": risk.link,
@@ -54,11 +56,11 @@ def build_chain(row: Sequence[Any]) -> Chain:
 
 
 # A tick reads each live chain several times, and most have not changed since the last tick.
-# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
+# Read by place, not by name: at 2,000 chains a mapping of each row took most of the time.
 @lru_cache(maxsize=4096)
 def _build_chain(row: tuple[Any, ...]) -> Chain:
     values = dict(zip(_NAMES, row, strict=True))
-    plain = {name: values[name] for name in _PLAIN}
+    plain = {name: values[name] for name in _PLAIN_COLUMNS}
     style = values["style"]
     plain["chain_id"] = ChainId(values["chain_id"])
     plain["state"] = ChainState(values["state"])

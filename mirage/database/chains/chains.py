@@ -48,20 +48,20 @@ from mirage.domain.snapshot import UNKNOWN, compute_waits_s
 from mirage.errors import NotFound
 
 
-def _match_predecessor(before: FromClause, after: FromClause) -> ColumnElement[bool]:
-    """Match `before` with the last link earlier than `after` that ran; `after` has started.
+def _match_predecessor(predecessor: FromClause, successor: FromClause) -> ColumnElement[bool]:
+    """Match `predecessor` with the last link that ran before `successor`, which has started.
 
     It is `domain.handover.find_predecessor` in SQL: lists of hand-overs are read page by page, over
     all chains, so the database pairs their links.
     """
     earlier = tables.links.alias("earlier")
-    ran = (
-        earlier.c.chain_id == after.c.chain_id,
-        earlier.c.index < after.c.index,
+    has_run = (
+        earlier.c.chain_id == successor.c.chain_id,
+        earlier.c.index < successor.c.index,
         earlier.c.start.is_not(None),
     )
-    last = select(func.max(earlier.c.index)).where(*ran).correlate(after).scalar_subquery()
-    return and_(before.c.chain_id == after.c.chain_id, before.c.index == last)
+    last = select(func.max(earlier.c.index)).where(*has_run).correlate(successor).scalar_subquery()
+    return and_(predecessor.c.chain_id == successor.c.chain_id, predecessor.c.index == last)
 
 
 _PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
@@ -106,7 +106,7 @@ class HandoverFilter:
 
 
 class HandoverRow(NamedTuple):
-    """Two links of which the first has ended and the second has started."""
+    """A chain and two of its links. The predecessor has ended and the successor has started."""
 
     chain: Chain
     predecessor: Link
@@ -129,11 +129,11 @@ def save_price(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     names = ("overlap_price", "start_up_s", "missed_s")
     table = tables.chains
     values = {name: getattr(chain, name) for name in names}
-    still_worked_out = (table.c.asked_price.is_(None), table.c.style == Style.SWITCH.value)
+    is_still_computed = (table.c.asked_price.is_(None), table.c.style == Style.SWITCH.value)
     tx.execute(
         update(table)
         .where(table.c.cluster_id == cluster_id, table.c.chain_id == chain.chain_id)
-        .where(*still_worked_out)
+        .where(*is_still_computed)
         .values(values)
     )
     changes.record_change(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
@@ -154,18 +154,18 @@ def find_chains(
     tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
 ) -> dict[ChainId, Chain]:
     """Return these chains by id, in one query. Unknown chains are left out."""
-    asked = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
-    rows = tx.execute(_SELECT_CHAINS, asked)
-    found = [build_chain(row) for row in rows]
-    return {chain.chain_id: chain for chain in found}
+    parameters = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
+    rows = tx.execute(_SELECT_CHAINS, parameters)
+    chains = [build_chain(row) for row in rows]
+    return {chain.chain_id: chain for chain in chains}
 
 
 def list_chains_elsewhere(
     tx: Transaction, cluster_id: int, chain_ids: Collection[ChainId]
 ) -> frozenset[ChainId]:
     """Return which of these ids belong to chains of other clusters of this database."""
-    asked = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
-    return frozenset(map(ChainId, tx.scalars(_SELECT_ELSEWHERE, asked)))
+    parameters = {"cluster_id": cluster_id, "chain_ids": list(set(chain_ids))}
+    return frozenset(map(ChainId, tx.scalars(_SELECT_ELSEWHERE, parameters)))
 
 
 def list_live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
@@ -198,8 +198,8 @@ def list_chains(  # noqa: PLR0913 - filters
     if own is not None:
         query = query.where(match_own_chains(own))
     if after is not None:
-        of_last = (table.c.cluster_id == cluster_id, table.c.chain_id == after)
-        place = select(table.c.created_at).where(*of_last).scalar_subquery()
+        is_last = (table.c.cluster_id == cluster_id, table.c.chain_id == after)
+        place = select(table.c.created_at).where(*is_last).scalar_subquery()
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
     query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
     return [build_chain(row) for row in tx.execute(query)]
@@ -211,9 +211,13 @@ def _build_conditions(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
     if where.at_risk is not None:
         yield (table.c.at_risk != "") if where.at_risk else (table.c.at_risk == "")
     equal = {"partition": where.partition, "account": where.account}
-    of_link = [links.c[n] == v for n, v in equal.items() if v]
-    if of_link:
-        yield select(links.c.id).where(links.c.chain_id == table.c.chain_id, *of_link).exists()
+    link_conditions = [links.c[n] == v for n, v in equal.items() if v]
+    if link_conditions:
+        yield (
+            select(links.c.id)
+            .where(links.c.chain_id == table.c.chain_id, *link_conditions)
+            .exists()
+        )
 
 
 def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
@@ -239,12 +243,12 @@ def list_links_by_chain(
     tx: Transaction, cluster_id: int, chain_ids: Sequence[ChainId]
 ) -> dict[ChainId, list[Link]]:
     """Return the links of each of these chains, ordered by index, in one query."""
-    found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
-    asked = {"cluster_id": cluster_id, "chain_ids": list(found)}
-    for row in tx.execute(_SELECT_LINKS, asked).all():
+    links: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
+    parameters = {"cluster_id": cluster_id, "chain_ids": list(links)}
+    for row in tx.execute(_SELECT_LINKS, parameters).all():
         link = build_link(row)
-        found[link.chain_id].append(link)
-    return found
+        links[link.chain_id].append(link)
+    return links
 
 
 def find_link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
@@ -262,21 +266,21 @@ def read_handover_waits(
     """Return how long the last successors of about that size waited once eligible, oldest first.
 
     A successor is eligible when Mirage frees it or its predecessor ends, whichever is first. One
-    that was freed and has started counts although its predecessor still runs. The partition ""
+    that was freed and has started counts even while its predecessor still runs. The partition ""
     stands for all partitions, "a,b" for two.
     """
-    asked: dict[str, Any] = {"cluster_id": cluster_id, "nodes": nodes, "last": last}
+    parameters: dict[str, Any] = {"cluster_id": cluster_id, "nodes": nodes, "last": last}
     query = _SELECT_HANDOVER_WAITS
     if partition:
         query = _SELECT_PARTITION_HANDOVER_WAITS
-        asked["partitions"] = partition.split(",")
-    found = [tuple(row) for row in tx.execute(query, asked)]
-    rows = np.array(found, dtype=np.int64).reshape(-1, len(_WAIT_COLUMNS))
-    start, freed_at, ended, by_slurm, sizes, limits = rows[::-1].T
-    eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
-    eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
-    # Slurm's own instant is later where a hold was lifted in between: a pause is no wait.
-    wait_s = compute_waits_s(start, eligible, by_slurm)
+        parameters["partitions"] = partition.split(",")
+    values = [tuple(row) for row in tx.execute(query, parameters)]
+    rows = np.array(values, dtype=np.int64).reshape(-1, len(_WAIT_COLUMNS))
+    start, freed_at, end, slurm_eligible, sizes, limits = rows[::-1].T
+    eligible = np.where(freed_at == UNKNOWN, end, freed_at)
+    eligible = np.where(end == UNKNOWN, eligible, np.minimum(eligible, end))
+    # Slurm's own instant is later if a hold was released in between: the hold is no wait.
+    wait_s = compute_waits_s(start, eligible, slurm_eligible)
     return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
 
 
@@ -311,31 +315,32 @@ def list_handover_page(
 
 
 def _select_handovers() -> Select[Any]:
-    before, after = _PREDECESSOR, _SUCCESSOR
-    chosen = [
+    predecessor, successor = _PREDECESSOR, _SUCCESSOR
+    columns = [
         *(c.label(f"chain_{c.name}") for c in CHAIN_COLUMNS),
-        *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
-        *(after.c[c.name].label(f"after_{c.name}") for c in LINK_COLUMNS),
+        *(predecessor.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
+        *(successor.c[c.name].label(f"after_{c.name}") for c in LINK_COLUMNS),
     ]
     return (
-        select(*chosen)
-        # All have both: "outer", and the words that hide it, have both databases begin with the
-        # newest successors. From all predecessors or chains on, they put everything in order.
+        select(*columns)
+        # Every row has a predecessor and a chain. The outer joins, and `coalesce` around the end,
+        # have both databases begin with the newest successors. With inner joins they begin with all
+        # predecessors or chains, and sort everything.
         .select_from(
-            after.outerjoin(before, _match_predecessor(before, after)).outerjoin(
-                tables.chains, _match_chain(after)
+            successor.outerjoin(predecessor, _match_predecessor(predecessor, successor)).outerjoin(
+                tables.chains, _match_chain(successor)
             )
         )
         .where(
-            after.c.cluster_id == bindparam("cluster_id"),
-            func.coalesce(before.c.end, UNKNOWN) != UNKNOWN,
-            after.c.start.is_not(None),
+            successor.c.cluster_id == bindparam("cluster_id"),
+            func.coalesce(predecessor.c.end, UNKNOWN) != UNKNOWN,
+            successor.c.start.is_not(None),
         )
     )
 
 
-def _match_chain(after: Any) -> Any:
-    return tables.chains.c.chain_id == after.c.chain_id
+def _match_chain(successor: Any) -> Any:
+    return tables.chains.c.chain_id == successor.c.chain_id
 
 
 def _build_handover(row: Row[Any]) -> HandoverRow:
@@ -351,7 +356,7 @@ def build_link(row: Sequence[Any]) -> Link:
 
 
 # A tick reads most links several times, and a link that has ended at every tick.
-# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
+# Read by place, not by name: at 2,000 chains a mapping of each row took most of the time.
 @lru_cache(maxsize=4096)
 def _build_link(row: tuple[Any, ...]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
@@ -364,15 +369,17 @@ def _build_link(row: tuple[Any, ...]) -> Link:
 
 
 # Statements of each tick are built once: building one costs more than running it.
-_OF_CLUSTER = tables.chains.c.cluster_id == bindparam("cluster_id")
+_IS_IN_CLUSTER = tables.chains.c.cluster_id == bindparam("cluster_id")
 _CHAIN_IDS: BindParameter[Any] = bindparam("chain_ids", expanding=True)
-_SELECT_CHAINS = select(*CHAIN_COLUMNS).where(_OF_CLUSTER, tables.chains.c.chain_id.in_(_CHAIN_IDS))
+_SELECT_CHAINS = select(*CHAIN_COLUMNS).where(
+    _IS_IN_CLUSTER, tables.chains.c.chain_id.in_(_CHAIN_IDS)
+)
 _SELECT_ELSEWHERE = select(tables.chains.c.chain_id).where(
-    not_(_OF_CLUSTER), tables.chains.c.chain_id.in_(_CHAIN_IDS)
+    not_(_IS_IN_CLUSTER), tables.chains.c.chain_id.in_(_CHAIN_IDS)
 )
 _SELECT_LIVE_CHAINS = (
     select(*CHAIN_COLUMNS)
-    .where(_OF_CLUSTER, tables.chains.c.state.not_in(OVER))
+    .where(_IS_IN_CLUSTER, tables.chains.c.state.not_in(OVER))
     .order_by(tables.chains.c.created_at, tables.chains.c.chain_id)
 )
 _LOCK_LIVE_CHAINS = _SELECT_LIVE_CHAINS.with_for_update()
@@ -398,9 +405,10 @@ _SELECT_HANDOVER_WAITS = (
     .where(
         _SUCCESSOR.c.cluster_id == bindparam("cluster_id"),
         _SUCCESSOR.c.start.is_not(None),
-        # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
+        # A pinned standby waited for nodes of its own, with age: its wait tells nothing about that
+        # of a free one.
         _SUCCESSOR.c.position != Position.PINNED.value,
-        # Nor has one that was held, or stood before a limit or a maintenance.
+        # Nor does the wait of a standby that was held, or that a limit or a maintenance stopped.
         _SUCCESSOR.c.hindered == "",
         or_(_SUCCESSOR.c.freed_at.is_not(None), _PREDECESSOR.c.end.is_not(None)),
         _SUCCESSOR.c.nodes * _SIZE_FACTOR >= bindparam("nodes", type_=Integer),

@@ -1,12 +1,12 @@
 """Decisions, written before they take effect and settled after.
 
-Runs of the same answer do not fill the table. A decision that touches nothing (a wait, or any move
-in shadow mode) and repeats the link's last one - same action, mode and policy, and the same reason
-but for its numbers - is counted on that row (`repeats`, `last_at`) instead of making another. A run
-is broken after an hour, so at most 24 rows a day tell how a link's forecast went.
-A run of waits shows its newest numbers, since nothing was done on them; a run of shadow moves keeps
-its first, since the first is the move that would have been made. Moves in act mode are never
-counted together: each was, or may have been, told to Slurm.
+Runs of the same answer do not fill the table. A wait, or any move in shadow mode, touches nothing.
+If it repeats the link's last decision, it is counted on that row (`repeats`, `last_at`) and gets no
+row of its own. A repeat has the same action, mode and policy, and the same reason but for its
+numbers. A run ends after an hour, so at most 24 rows a day show how a link's forecast went.
+A run of waits shows its newest numbers, since nothing was done on them. A run of shadow moves keeps
+its first numbers, since the first is the move that would have been made. Moves in act mode are
+never counted together: each was, or may have been, sent to Slurm.
 """
 
 import re
@@ -44,10 +44,10 @@ class Effect(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
-    """Slurm gave no answer, and the queue did not show the move later. It is decided anew."""
+    """Slurm gave no answer, and the queue did not show the move later. The move is decided anew."""
     GIVEN_UP = "given_up"
-    """The standby had changed since the look: Slurm was not told, and the standby was left alone.
-    It is decided anew."""
+    """The standby had changed since the look, so the move was not sent to Slurm. It is decided
+    anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,34 +107,40 @@ class DecisionFilter:
     until: int | None = None
 
 
-def record_decisions(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
-    """Store many decisions, each of another link, in a few statements, as `intended` if Slurm is to
-    be told. Returns the ids in order."""
-    idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
-    before = find_last_decisions(tx, cluster_id, idle)
+def record_decisions(
+    tx: Transaction, cluster_id: int, new_decisions: Sequence[NewDecision]
+) -> list[int]:
+    """Store many decisions, each of another link, in a few statements; return their ids in order.
+
+    A decision that is to be sent to Slurm is stored as `intended`.
+    """
+    idle = [(new.chain_id, new.index) for new in new_decisions if new.effect is Effect.NONE]
+    last_by_link = find_last_decisions(tx, cluster_id, idle)
     ids: dict[int, int] = {}
     waits, moves, added = [], [], []
-    for place, new in enumerate(news):
-        known = before.get((new.chain_id, new.index)) if new.effect is Effect.NONE else None
-        if known is None or not _is_repeat(known, new):
+    for place, new in enumerate(new_decisions):
+        last = last_by_link.get((new.chain_id, new.index)) if new.effect is Effect.NONE else None
+        if last is None or not _is_repeat(last, new):
             added.append(place)
             continue
-        ids[place] = known.id
-        counted = {"row": known.id, "last_at": new.at, "repeats": known.repeats + 1}
+        ids[place] = last.id
+        repeat = {"row": last.id, "last_at": new.at, "repeats": last.repeats + 1}
         if new.decision.action is Action.WAIT:
-            waits.append(counted | _build_values(new))
+            waits.append(repeat | _build_values(new))
         else:
-            moves.append(counted)
+            moves.append(repeat)
     for rows in (waits, moves):
         if rows:
             tx.execute(update(decisions).where(decisions.c.id == bindparam("row")), rows)
     if added:
-        made = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
-        rows = [_build_new_row(cluster_id, news[place]) for place in added]
-        ids |= zip(added, tx.scalars(made, rows), strict=True)
-    if news:
-        changes.record_change(tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in news])
-    return [ids[place] for place in range(len(news))]
+        insertion = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
+        rows = [_build_new_row(cluster_id, new_decisions[place]) for place in added]
+        ids |= zip(added, tx.scalars(insertion, rows), strict=True)
+    if new_decisions:
+        changes.record_change(
+            tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in new_decisions]
+        )
+    return [ids[place] for place in range(len(new_decisions))]
 
 
 def _build_new_row(cluster_id: int, new: NewDecision) -> dict[str, Any]:
@@ -157,19 +163,19 @@ def settle_decision(
     tx: Transaction, cluster_id: int, decision_id: int, effect: Effect, error: str = ""
 ) -> None:
     """Record the result of an intended move. Raises NotFound for an unknown decision."""
-    done = tx.execute(
+    row = tx.execute(
         update(decisions)
         .where(decisions.c.cluster_id == cluster_id, decisions.c.id == decision_id)
         .values(effect=effect.value, error=error)
         .returning(decisions.c.chain_id)
     ).first()
-    if done is None:
+    if row is None:
         raise NotFound(f"there is no decision {decision_id}")
-    changes.record_change(tx, cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
+    changes.record_change(tx, cluster_id, Topic.DECISIONS, [ChainId(row.chain_id)])
 
 
 def list_intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
-    """List decisions that were never settled, oldest first: the service ended before the result."""
+    """List the decisions that were never settled, since the service ended first. Oldest first."""
     rows = tx.execute(_SELECT_INTENDED, {"cluster_id": cluster_id}).mappings()
     return [_build_decision(row) for row in rows]
 
@@ -190,7 +196,7 @@ def find_last_decisions(
 def find_settled_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> dict[LinkKey, DecisionRow]:
-    """Return the newest move of each of these links that Slurm was told, and whose result is
+    """Return the newest move of each of these links that was sent to Slurm, and whose result is
     known."""
     return _find_newest(tx, cluster_id, links, Effect.DONE, Effect.REFUSED, Effect.FAILED)
 
@@ -199,23 +205,23 @@ def _find_newest(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey], *effects: Effect
 ) -> dict[LinkKey, DecisionRow]:
     query = _select_last_decisions(tx.dialect.name, *effects)
-    found = tx.execute(query, _build_asked(cluster_id, links)).mappings() if links else ()
-    return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
+    rows = tx.execute(query, _build_parameters(cluster_id, links)).mappings() if links else ()
+    return {(row.chain_id, row.index): row for row in map(_build_decision, rows)}
 
 
 @cache
 def _select_last_decisions(dialect: str, *effects: Effect) -> Select[Any]:
-    chosen = (decisions.c.effect.in_(effects),) if effects else ()
-    newest = select(func.max(decisions.c.id)).where(_match_decisions(dialect), *chosen)
+    has_effect = (decisions.c.effect.in_(effects),) if effects else ()
+    newest = select(func.max(decisions.c.id)).where(_match_decisions(dialect), *has_effect)
     newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
     return select(decisions).where(decisions.c.id.in_(newest))
 
 
 def _match_decisions(dialect: str) -> ColumnElement[bool]:
-    return _OF_CLUSTER & match_links(dialect, decisions.c.chain_id, decisions.c.index)
+    return _IS_IN_CLUSTER & match_links(dialect, decisions.c.chain_id, decisions.c.index)
 
 
-def _build_asked(cluster_id: int, links: Sequence[LinkKey]) -> dict[str, Any]:
+def _build_parameters(cluster_id: int, links: Sequence[LinkKey]) -> dict[str, Any]:
     """Build the parameters of a statement with `_match_decisions`."""
     return {"cluster_id": cluster_id, "pairs": pack_links(links)}
 
@@ -224,28 +230,28 @@ def find_last_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey], since: int
 ) -> dict[LinkKey, DecisionRow]:
     """Return the newest decisions of these links that are moves Slurm took at `since` or later."""
-    asked = _build_asked(cluster_id, links) | {"since": since}
-    found = tx.execute(_select_last_moves(tx.dialect.name), asked).mappings()
-    return {(row.chain_id, row.index): row for row in map(_build_decision, found)}
+    parameters = _build_parameters(cluster_id, links) | {"since": since}
+    rows = tx.execute(_select_last_moves(tx.dialect.name), parameters).mappings()
+    return {(row.chain_id, row.index): row for row in map(_build_decision, rows)}
 
 
 @cache
 def _select_last_moves(dialect: str) -> Select[Any]:
-    taken = decisions.c.effect == Effect.DONE.value
-    return _select_last_decisions(dialect).where(taken, decisions.c.at >= bindparam("since"))
+    is_done = decisions.c.effect == Effect.DONE.value
+    return _select_last_decisions(dialect).where(is_done, decisions.c.at >= bindparam("since"))
 
 
 def count_moves(tx: Transaction, cluster_id: int, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
-    """Count how often Slurm was told to move each link's standby, or may have been told."""
-    rows = tx.execute(_count_moves(tx.dialect.name), _build_asked(cluster_id, links))
+    """Count the moves of each link's standby that were, or may have been, sent to Slurm."""
+    rows = tx.execute(_count_moves(tx.dialect.name), _build_parameters(cluster_id, links))
     return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
 
 
 @cache
 def _count_moves(dialect: str) -> Select[Any]:
-    told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
+    is_sent = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
     query = select(decisions.c.chain_id, decisions.c.index, func.count())
-    query = query.where(_match_decisions(dialect), told)
+    query = query.where(_match_decisions(dialect), is_sent)
     return query.group_by(decisions.c.chain_id, decisions.c.index)
 
 
@@ -262,15 +268,15 @@ def list_refused_moves(
     tx: Transaction, cluster_id: int, links: Sequence[LinkKey]
 ) -> set[tuple[ChainId, int, Action]]:
     """Return the moves (chain, index, action) that Slurm has ever refused for these links."""
-    rows = tx.execute(_select_refused_moves(tx.dialect.name), _build_asked(cluster_id, links))
+    rows = tx.execute(_select_refused_moves(tx.dialect.name), _build_parameters(cluster_id, links))
     return {(ChainId(chain_id), index, Action(action)) for chain_id, index, action in rows}
 
 
 @cache
 def _select_refused_moves(dialect: str) -> Select[Any]:
-    refused = decisions.c.effect == Effect.REFUSED.value
+    is_refused = decisions.c.effect == Effect.REFUSED.value
     query = select(decisions.c.chain_id, decisions.c.index, decisions.c.action).distinct()
-    return query.where(_match_decisions(dialect), refused)
+    return query.where(_match_decisions(dialect), is_refused)
 
 
 def list_decisions(  # noqa: PLR0913 - filters
@@ -285,17 +291,17 @@ def list_decisions(  # noqa: PLR0913 - filters
 ) -> list[DecisionRow]:
     """List decisions, newest first. `after` is the id of the last decision of the page before.
     `own`: only decisions on chains of this caller."""
-    wanted = where or DecisionFilter()
+    criteria = where or DecisionFilter()
     equal: dict[str, object] = {"cluster_id": cluster_id, "chain_id": chain_id}
-    equal |= {"policy": wanted.policy}
-    equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
+    equal |= {"policy": criteria.policy}
+    equal |= {"action": criteria.action, "effect": criteria.effect, "mode": criteria.mode}
     query = select(decisions).where(
         *(decisions.c[n] == v for n, v in equal.items() if v is not None),
-        *filter_within(decisions.c.at, wanted),
+        *filter_within(decisions.c.at, criteria),
     )
     if own is not None:
-        theirs = select(chains.c.chain_id).where(match_own_chains(own))
-        query = query.where(decisions.c.chain_id.in_(theirs))
+        own_chains = select(chains.c.chain_id).where(match_own_chains(own))
+        query = query.where(decisions.c.chain_id.in_(own_chains))
     if after is not None:
         query = query.where(decisions.c.id < after)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
@@ -314,22 +320,26 @@ def list_link_decisions(
 
 def count_decisions_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
     """Count the decisions by effect, repeats included, also effects that no decision had."""
-    made = func.sum(1 + decisions.c.repeats)
-    query = select(decisions.c.effect, made).where(decisions.c.cluster_id == cluster_id)
+    count = func.sum(1 + decisions.c.repeats)
+    query = select(decisions.c.effect, count).where(decisions.c.cluster_id == cluster_id)
     rows = tx.execute(query.group_by(decisions.c.effect))
-    found = {Effect(effect): int(n) for effect, n in rows}
-    return {effect: found.get(effect, 0) for effect in Effect}
+    counts = {Effect(effect): int(n) for effect, n in rows}
+    return {effect: counts.get(effect, 0) for effect in Effect}
 
 
 def _is_repeat(before: DecisionRow, new: NewDecision) -> bool:
-    same = (before.action, before.mode, before.policy, before.effect) == (
+    is_same_answer = (before.action, before.mode, before.policy, before.effect) == (
         new.decision.action,
         new.mode,
         new.decision.policy,
         Effect.NONE,
     )
-    lately = before.at <= new.at < before.at + RUN_S
-    return same and lately and _strip_numbers(before.reason) == _strip_numbers(new.decision.reason)
+    is_recent = before.at <= new.at < before.at + RUN_S
+    return (
+        is_same_answer
+        and is_recent
+        and _strip_numbers(before.reason) == _strip_numbers(new.decision.reason)
+    )
 
 
 def _strip_numbers(reason: str) -> str:
@@ -379,14 +389,14 @@ def _build_decision(row: RowMapping) -> DecisionRow:
 
 
 # Statements of each tick are built once: building one costs more than running it.
-_OF_CLUSTER = decisions.c.cluster_id == bindparam("cluster_id")
+_IS_IN_CLUSTER = decisions.c.cluster_id == bindparam("cluster_id")
 _SELECT_INTENDED = (
     select(decisions)
-    .where(_OF_CLUSTER, decisions.c.effect == Effect.INTENDED.value)
+    .where(_IS_IN_CLUSTER, decisions.c.effect == Effect.INTENDED.value)
     .order_by(decisions.c.id)
 )
 _SELECT_REFUSED = select(decisions.c.chain_id, decisions.c.index).where(
-    _OF_CLUSTER,
+    _IS_IN_CLUSTER,
     decisions.c.effect == Effect.REFUSED.value,
     decisions.c.action.not_in((Action.PIN.value, Action.PLAN.value)),
     decisions.c.at >= bindparam("since"),

@@ -38,8 +38,8 @@ MIRAGE = "mirage"
 REACTIVE = "reactive"
 """Plain afterany."""
 
-Parted = tuple[int, int]
-"""Interruption and overlap, in seconds."""
+HandoverSplit = tuple[int, int]
+"""Interruption and overlap of a hand-over, in seconds."""
 
 
 class OutcomeKind(StrEnum):
@@ -66,7 +66,7 @@ class OutcomeRow:
     uid: int
     nodes: int
     kind: OutcomeKind
-    actual: Parted
+    actual: HandoverSplit
     while_away: bool = False
     """True if Slurm released the successor by a plan while Mirage was away."""
     returns: int = 0
@@ -75,8 +75,8 @@ class OutcomeRow:
     """Seconds for which these jobs held the nodes: a part of the overlap."""
     returns_saved_s: int = 0
     """Seconds for which the link would have held its nodes idle, had it kept them."""
-    under: Mapping[str, Parted]
-    """The outcome by policy, with Mirage; empty: not known."""
+    by_policy: Mapping[str, HandoverSplit]
+    """The outcome under each policy, Mirage included; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class PolicySums:
         return PolicySums(*map(add, _get_sums(self), _get_sums(other)))
 
 
-_get_sums = attrgetter(*(each.name for each in fields(PolicySums)))
+_get_sums = attrgetter(*(field.name for field in fields(PolicySums)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ class OutcomeSums:
     returns: int = 0
     returned_node_s: int = 0
     returns_saved_node_s: int = 0
-    under: Mapping[str, PolicySums] = field(default_factory=dict, kw_only=True)
-    """Sums by policy, with Mirage. A policy of which nothing is known is absent."""
+    by_policy: Mapping[str, PolicySums] = field(default_factory=dict, kw_only=True)
+    """Sums by policy, Mirage included. A policy of which nothing is known is absent."""
 
     def __add__(self, other: "OutcomeSums") -> "OutcomeSums":
-        names = {*self.under, *other.under}
+        names = {*self.by_policy, *other.by_policy}
         return OutcomeSums(
             self.count + other.count,
             self.interruption_s + other.interruption_s,
@@ -122,12 +122,14 @@ class OutcomeSums:
             self.returns + other.returns,
             self.returned_node_s + other.returned_node_s,
             self.returns_saved_node_s + other.returns_saved_node_s,
-            under={name: self.get_under(name) + other.get_under(name) for name in names},
+            by_policy={
+                name: self.get_policy_sums(name) + other.get_policy_sums(name) for name in names
+            },
         )
 
-    def get_under(self, policy: str) -> PolicySums:
+    def get_policy_sums(self, policy: str) -> PolicySums:
         """Return the sums of one policy; zeros where nothing is known of it."""
-        return self.under.get(policy, PolicySums())
+        return self.by_policy.get(policy, PolicySums())
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,12 @@ class OutcomeSpan:
 
     def build_conditions(self) -> list[ColumnElement[bool]]:
         table = outcomes.c
-        found = [
+        conditions = [
             table.cluster_id == self.cluster_id,
             table.at >= self.since,
             table.at < self.until,
         ]
-        return found if self.own is None else [*found, _match_own(self.own)]
+        return conditions if self.own is None else [*conditions, _match_own(self.own)]
 
 
 def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -> None:
@@ -163,10 +165,10 @@ def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -
     values = [_build_values(cluster_id, row) for row in rows]
     put_rows(tx, outcomes, values, key=["chain_id", "index"])
     if rows:
-        stored = pack_links((row.chain_id, row.index) for row in rows)
-        tx.execute(_drop_policy_outcomes(tx.dialect.name), {"pairs": stored})
-    under = [_build_policy_values(row, policy) for row in rows for policy in row.under]
-    put_rows(tx, policy_outcomes, under, key=["chain_id", "index", "policy"])
+        pairs = pack_links((row.chain_id, row.index) for row in rows)
+        tx.execute(_drop_policy_outcomes(tx.dialect.name), {"pairs": pairs})
+    policy_values = [_build_policy_values(row, policy) for row in rows for policy in row.by_policy]
+    put_rows(tx, policy_outcomes, policy_values, key=["chain_id", "index", "policy"])
 
 
 @cache
@@ -176,21 +178,21 @@ def _drop_policy_outcomes(dialect: str) -> Delete:
 
 
 def _build_values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: getattr(row, name)
         for name in (
             *("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes"),
             *("while_away", "returns", "returned_s", "returns_saved_s"),
         )
     }
-    made |= {"cluster_id": cluster_id, "kind": row.kind.value}
-    return made | {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
+    values |= {"cluster_id": cluster_id, "kind": row.kind.value}
+    return values | {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
 
 
 def _build_policy_values(row: OutcomeRow, policy: str) -> dict[str, Any]:
-    interruption_s, overlap_s = row.under[policy]
-    made: dict[str, Any] = {"chain_id": row.chain_id, "index": row.index, "policy": policy}
-    return made | {"interruption_s": interruption_s, "overlap_s": overlap_s}
+    interruption_s, overlap_s = row.by_policy[policy]
+    values: dict[str, Any] = {"chain_id": row.chain_id, "index": row.index, "policy": policy}
+    return values | {"interruption_s": interruption_s, "overlap_s": overlap_s}
 
 
 def sum_returns_saved(tx: Transaction, cluster_id: int) -> int:
@@ -202,8 +204,8 @@ def sum_returns_saved(tx: Transaction, cluster_id: int) -> int:
 def read_newest_at(tx: Transaction, cluster_id: int) -> int | None:
     """Return when the last hand-over was complete; None: none is stored."""
     query = select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id)
-    found: int | None = tx.scalar(query)
-    return found
+    newest_at: int | None = tx.scalar(query)
+    return newest_at
 
 
 def count_while_away(tx: Transaction, span: OutcomeSpan) -> int:
@@ -214,12 +216,13 @@ def count_while_away(tx: Transaction, span: OutcomeSpan) -> int:
 
 def sum_by_day(tx: Transaction, span: OutcomeSpan) -> list[OutcomeGroup]:
     """Sum by (day, kind, partition), oldest first. A day is its first second in UTC."""
-    # A literal: the same bound parameter twice is two expressions to PostgreSQL.
+    # The length of a day is a literal, as the same bound parameter twice is two expressions to
+    # PostgreSQL.
     day = (outcomes.c.at - outcomes.c.at % literal_column(str(DAY_S))).label("day")
     columns = (day, outcomes.c.kind, outcomes.c.partition)
-    wanted = span.build_conditions()
-    found = tx.execute(_select_sums(columns, wanted).order_by(day)).all()
-    return _build_groups(tx, found, columns, wanted)
+    conditions = span.build_conditions()
+    rows = tx.execute(_select_sums(columns, conditions).order_by(day)).all()
+    return _build_groups(tx, rows, columns, conditions)
 
 
 def sum_by_payer(tx: Transaction, span: OutcomeSpan, limit: int) -> list[OutcomeGroup]:
@@ -237,15 +240,19 @@ def sum_by_chain(tx: Transaction, span: OutcomeSpan, limit: int) -> list[Outcome
 def _sum_biggest(
     tx: Transaction, columns: tuple[Any, ...], span: OutcomeSpan, limit: int
 ) -> list[OutcomeGroup]:
-    wanted = [*span.build_conditions(), outcomes.c.kind == OutcomeKind.ACT.value]
-    spent = func.sum(outcomes.c.overlap_s * outcomes.c.nodes)
-    query = _select_sums(columns, wanted).order_by(spent.desc(), func.count().desc(), *columns)
-    found = tx.execute(query.limit(limit)).all()
-    biggest = tuple_(*columns).in_([tuple(row[: len(columns)]) for row in found])
-    return _build_groups(tx, found, columns, [*wanted, biggest])
+    conditions = [*span.build_conditions(), outcomes.c.kind == OutcomeKind.ACT.value]
+    spent_node_s = func.sum(outcomes.c.overlap_s * outcomes.c.nodes)
+    query = _select_sums(columns, conditions).order_by(
+        spent_node_s.desc(), func.count().desc(), *columns
+    )
+    rows = tx.execute(query.limit(limit)).all()
+    biggest = tuple_(*columns).in_([tuple(row[: len(columns)]) for row in rows])
+    return _build_groups(tx, rows, columns, [*conditions, biggest])
 
 
-def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]) -> Select[Any]:
+def _select_sums(
+    columns: tuple[Any, ...], conditions: Sequence[ColumnElement[bool]]
+) -> Select[Any]:
     sums = (  # in the order of OutcomeSums
         func.count(),
         func.sum(outcomes.c.interruption_s),
@@ -255,27 +262,27 @@ def _select_sums(columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
         func.sum(outcomes.c.returned_s * outcomes.c.nodes),
         func.sum(outcomes.c.returns_saved_s * outcomes.c.nodes),
     )
-    return select(*columns, *sums).where(*wanted).group_by(*columns)
+    return select(*columns, *sums).where(*conditions).group_by(*columns)
 
 
 def _select_policy_sums(
-    columns: tuple[Any, ...], wanted: Sequence[ColumnElement[bool]]
+    columns: tuple[Any, ...], conditions: Sequence[ColumnElement[bool]]
 ) -> Select[Any]:
-    theirs, mirages = policy_outcomes.alias("theirs"), policy_outcomes.alias("mirages")
+    of_policy, of_mirage = policy_outcomes.alias("theirs"), policy_outcomes.alias("mirages")
     sums = (  # in the order of PolicySums
         func.count(),
-        func.sum(theirs.c.interruption_s),
-        func.sum(theirs.c.overlap_s),
-        func.sum(theirs.c.overlap_s * outcomes.c.nodes),
-        func.sum(mirages.c.interruption_s),
-        func.sum(mirages.c.overlap_s),
+        func.sum(of_policy.c.interruption_s),
+        func.sum(of_policy.c.overlap_s),
+        func.sum(of_policy.c.overlap_s * outcomes.c.nodes),
+        func.sum(of_mirage.c.interruption_s),
+        func.sum(of_mirage.c.overlap_s),
     )
     return (
-        select(*columns, theirs.c.policy, *sums)
-        .join(theirs, _match_outcome(theirs))
-        .join(mirages, and_(_match_outcome(mirages), mirages.c.policy == MIRAGE))
-        .where(*wanted)
-        .group_by(*columns, theirs.c.policy)
+        select(*columns, of_policy.c.policy, *sums)
+        .join(of_policy, _match_outcome(of_policy))
+        .join(of_mirage, and_(_match_outcome(of_mirage), of_mirage.c.policy == MIRAGE))
+        .where(*conditions)
+        .group_by(*columns, of_policy.c.policy)
     )
 
 
@@ -285,25 +292,25 @@ def _match_outcome(rows: Any) -> ColumnElement[bool]:
 
 def _build_groups(
     tx: Transaction,
-    found: Sequence[Any],
+    rows: Sequence[Any],
     columns: tuple[Any, ...],
-    wanted: Sequence[ColumnElement[bool]],
+    conditions: Sequence[ColumnElement[bool]],
 ) -> list[OutcomeGroup]:
     keys = len(columns)
-    under: dict[tuple[Any, ...], dict[str, PolicySums]] = {}
-    for row in tx.execute(_select_policy_sums(columns, wanted)):
-        of_policy = PolicySums(*map(int, row[keys + 1 :]))
-        under.setdefault(tuple(row[:keys]), {})[row[keys]] = of_policy
+    by_policy: dict[tuple[Any, ...], dict[str, PolicySums]] = {}
+    for row in tx.execute(_select_policy_sums(columns, conditions)):
+        policy_sums = PolicySums(*map(int, row[keys + 1 :]))
+        by_policy.setdefault(tuple(row[:keys]), {})[row[keys]] = policy_sums
     groups = []
-    for row in found:
+    for row in rows:
         key, sums = tuple(row[:keys]), [int(value) for value in row[keys:]]
-        groups.append(OutcomeGroup(key, OutcomeSums(*sums, under=under.get(key, {}))))
+        groups.append(OutcomeGroup(key, OutcomeSums(*sums, by_policy=by_policy.get(key, {}))))
     return groups
 
 
 def _match_own(own: OwnRows) -> ColumnElement[bool]:
-    mine = false() if own.uid == NOBODY_UID else outcomes.c.uid == own.uid
-    return or_(mine, outcomes.c.account.in_(own.accounts)) if own.accounts else mine
+    is_users = false() if own.uid == NOBODY_UID else outcomes.c.uid == own.uid
+    return or_(is_users, outcomes.c.account.in_(own.accounts)) if own.accounts else is_users
 
 
 def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]]) -> None:
@@ -318,12 +325,12 @@ def list_would_free(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, 
 
     A policy that would not release a standby has no entry for it.
     """
-    found: dict[LinkKey, dict[str, int]] = {}
+    instants: dict[LinkKey, dict[str, int]] = {}
     query = _select_would_free(tx.dialect.name)
     for row in tx.execute(query, {"pairs": pack_links(links)}).mappings():
         key = (ChainId(row["chain_id"]), int(row["index"]))
-        found.setdefault(key, {})[row["policy"]] = row["at"]
-    return found
+        instants.setdefault(key, {})[row["policy"]] = row["at"]
+    return instants
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Reads links that have not ended. A tick asks about these alone, however many have ended."""
+"""Reads links that have not ended. A tick reads these alone, however many links have ended."""
 
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -23,36 +23,38 @@ def list_open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> lis
 
     `states`: only the links that are in one of them.
     """
-    asked = {"cluster_id": cluster_id, "states": [state.value for state in states or _OPEN]}
-    return [build_link(row) for row in tx.execute(_SELECT_OPEN, asked).all()]
+    parameters = {"cluster_id": cluster_id, "states": [state.value for state in states or _OPEN]}
+    return [build_link(row) for row in tx.execute(_SELECT_OPEN, parameters).all()]
 
 
 def list_open_links_unseen_since(tx: Transaction, cluster_id: int, at: int) -> list[Link]:
     """Return the open links of live chains that no answer of Slurm has shown since `at`."""
-    asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN], "at": at}
-    return [build_link(row) for row in tx.execute(_SELECT_UNSEEN, asked).all()]
+    parameters = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN], "at": at}
+    return [build_link(row) for row in tx.execute(_SELECT_UNSEEN, parameters).all()]
 
 
-def mark_links_seen(tx: Transaction, cluster_id: int, seen: Collection[Link], now: int) -> None:
+def mark_links_seen(
+    tx: Transaction, cluster_id: int, unchanged_links: Collection[Link], now: int
+) -> None:
     """Record that the queue's answer showed these links unchanged."""
-    if seen:
-        unchanged = pack_links((link.chain_id, link.index) for link in seen)
-        asked = {"of_cluster": cluster_id, "pairs": unchanged, "now": now}
-        tx.execute(_mark_seen(tx.dialect.name), asked)
+    if unchanged_links:
+        pairs = pack_links((link.chain_id, link.index) for link in unchanged_links)
+        parameters = {"of_cluster": cluster_id, "pairs": pairs, "now": now}
+        tx.execute(_mark_seen(tx.dialect.name), parameters)
 
 
 @cache
 def _mark_seen(dialect: str) -> Update:
-    these = match_links(dialect, links.c.chain_id, links.c.index)
-    # Not "cluster_id": in an update SQLAlchemy keeps a column's name to itself.
-    mine = links.c.cluster_id == bindparam("of_cluster")
-    return update(links).where(mine, these).values(seen_at=bindparam("now"))
+    is_chosen = match_links(dialect, links.c.chain_id, links.c.index)
+    # Not "cluster_id": SQLAlchemy reserves the names of an updated table's columns.
+    is_in_cluster = links.c.cluster_id == bindparam("of_cluster")
+    return update(links).where(is_in_cluster, is_chosen).values(seen_at=bindparam("now"))
 
 
 def list_open_job_ids(tx: Transaction, cluster_id: int) -> frozenset[JobId]:
     """Return the jobs of the open links of live chains."""
-    asked = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN]}
-    return frozenset(map(JobId, tx.scalars(_SELECT_OPEN_JOBS, asked)))
+    parameters = {"cluster_id": cluster_id, "states": [state.value for state in _OPEN]}
+    return frozenset(map(JobId, tx.scalars(_SELECT_OPEN_JOBS, parameters)))
 
 
 def count_planned_standbys(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
@@ -76,38 +78,41 @@ def list_released_standbys(
 ) -> set[tuple[str, int, int | None]]:
     """Return the jobs (chain, index, job) of these links that the service itself released or whose
     release it planned. The job is None for a link that the service submitted."""
-    asked = {"cluster_id": cluster_id, "pairs": pack_links(keys)}
-    rows = tx.execute(_select_released(tx.dialect.name), asked).all()
+    parameters = {"cluster_id": cluster_id, "pairs": pack_links(keys)}
+    rows = tx.execute(_select_released(tx.dialect.name), parameters).all()
     return {(chain_id, index, inputs.get("standby")) for chain_id, index, inputs in rows}
 
 
 @cache
 def _select_released(dialect: str) -> Select[Any]:
     table = decisions
-    made = table.c.action.in_([a.value for a in (Action.FREE, Action.SUBMIT, Action.PLAN)])
-    these = match_links(dialect, table.c.chain_id, table.c.index)
+    is_release = table.c.action.in_([a.value for a in (Action.FREE, Action.SUBMIT, Action.PLAN)])
+    is_chosen = match_links(dialect, table.c.chain_id, table.c.index)
     query = select(table.c.chain_id, table.c.index, table.c.inputs)
-    mine = table.c.cluster_id == bindparam("cluster_id")
-    return query.where(mine, these, made, table.c.effect == Effect.DONE.value)
+    is_in_cluster = table.c.cluster_id == bindparam("cluster_id")
+    return query.where(is_in_cluster, is_chosen, is_release, table.c.effect == Effect.DONE.value)
 
 
 def list_overlapping_chains(tx: Transaction, cluster_id: int) -> list[ChainId]:
     """Return live chains in which a link runs while a later link runs or was made eligible."""
-    return [ChainId(found) for found in tx.scalars(_SELECT_OVERLAPPING, {"cluster_id": cluster_id})]
+    return [
+        ChainId(chain_id)
+        for chain_id in tx.scalars(_SELECT_OVERLAPPING, {"cluster_id": cluster_id})
+    ]
 
 
 def _select_overlapping() -> Select[str]:
-    before, after = links.alias("before"), links.alias("after")
-    later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)
+    earlier, later = links.alias("before"), links.alias("after")
+    is_later = and_(later.c.chain_id == earlier.c.chain_id, later.c.index > earlier.c.index)
     return (
-        select(before.c.chain_id)
-        .join(chains, chains.c.chain_id == before.c.chain_id)
-        .join(after, later)
+        select(earlier.c.chain_id)
+        .join(chains, chains.c.chain_id == earlier.c.chain_id)
+        .join(later, is_later)
         .where(
-            before.c.cluster_id == bindparam("cluster_id"),
-            before.c.state == LinkState.RUNNING.value,
+            earlier.c.cluster_id == bindparam("cluster_id"),
+            earlier.c.state == LinkState.RUNNING.value,
             chains.c.state.not_in(OVER),
-            or_(after.c.state == LinkState.RUNNING.value, after.c.freed_at.is_not(None)),
+            or_(later.c.state == LinkState.RUNNING.value, later.c.freed_at.is_not(None)),
         )
         .distinct()
     )

@@ -45,12 +45,14 @@ def list_outcomes(
 def record_hold(tx: Transaction, cluster_id: int, job: Job, at: int | None) -> None:
     """Store since when Mirage holds the link's job; None: it does not. Nothing is stored for a job
     that is no link."""
-    this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
-    tx.execute(update(links).where(links.c.cluster_id == cluster_id, *this).values(held_at=at))
+    is_its_link = (links.c.job_id == job.job_id, links.c.submit == job.submit)
+    tx.execute(
+        update(links).where(links.c.cluster_id == cluster_id, *is_its_link).values(held_at=at)
+    )
 
 
 def is_held_by_mirage(tx: Transaction, cluster_id: int, job: Job) -> bool:
     """Return whether Mirage holds the job, by the last answer of the queue."""
-    this = (links.c.job_id == job.job_id, links.c.submit == job.submit)
-    query = select(links.c.held_at).where(links.c.cluster_id == cluster_id, *this)
+    is_its_link = (links.c.job_id == job.job_id, links.c.submit == job.submit)
+    query = select(links.c.held_at).where(links.c.cluster_id == cluster_id, *is_its_link)
     return tx.execute(query).scalar() is not None

@@ -1,4 +1,4 @@
-"""Stores the pushes of slurmctld, which tell that jobs have ended.
+"""Stores the pushes of slurmctld, each of which reports the end of a job.
 
 docs/reference/chains.md, completions, describes them.
 """
@@ -22,23 +22,23 @@ class PushTimes(NamedTuple):
 
     last: int | None
     """The last push of any job."""
-    of_link: int | None
+    last_of_link: int | None
     """The last push that reported the end of a link."""
-    missed: int | None
+    last_missed: int | None
     """When the queue last showed a link's end before a push reported it."""
 
 
 def record_push(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
     """Record that a job has ended. Returns whether it is a link whose end is not known yet."""
-    ours = update(links).where(
+    marks_link = update(links).where(
         links.c.cluster_id == cluster_id,
         links.c.job_id == job_id,
         links.c.state != LinkState.ENDED.value,
     )
-    link = tx.execute(ours.values(pushed_at=now)).rowcount > 0
-    values = {"pushed_at": now} | ({"pushed_link_at": now} if link else {})
+    is_link = tx.execute(marks_link.values(pushed_at=now)).rowcount > 0
+    values = {"pushed_at": now} | ({"pushed_link_at": now} if is_link else {})
     tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(**values))
-    return link
+    return is_link
 
 
 def is_open_link(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:

@@ -1,7 +1,7 @@
-"""Stores who did what, and what Mirage found and did. Append only: nothing here changes or deletes.
+"""Stores who did what, and what Mirage found and did. Nothing here changes or deletes an entry.
 
-Old rows go by store/database/pruning.py. The audit is for people: nothing that Mirage does depends
-on it.
+mirage/database/schema/pruning.py deletes old rows. The audit is for people: nothing that Mirage
+does depends on it.
 """
 
 from collections.abc import Collection, Mapping
@@ -72,12 +72,12 @@ def list_entries(  # noqa: PLR0913 - filters
     where: AuditFilter | None = None,
 ) -> list[AuditEntry]:
     """List entries, newest first. `after` is the id of the last entry of the page before."""
-    wanted = where or AuditFilter()
+    criteria = where or AuditFilter()
     equal: dict[str, object] = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
-    equal |= {"actor": wanted.actor}
+    equal |= {"actor": criteria.actor}
     query = select(audit).where(
         *(audit.c[n] == v for n, v in equal.items() if v is not None),
-        *filter_within(audit.c.at, wanted),
+        *filter_within(audit.c.at, criteria),
     )
     if after is not None:
         query = query.where(audit.c.id < after)

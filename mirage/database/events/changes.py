@@ -1,9 +1,10 @@
 """Numbers what has changed, in the transaction that changed it and in the order of commits.
 
-Whoever shows something live reads on from the last number seen. The numbers of a cluster come from
-one row, taken as the last act before the commit. So a reader who sees number n can see every number
-before it (a sequence of PostgreSQL gives its numbers before their commits). Nobody waits for that
-row longer than a commit takes, and as the last lock of all it closes no circle.
+A live page or stream reads on from the last number that it has seen. The numbers of a cluster come
+from one row, which a transaction updates as its last statement before the commit. So a reader who
+sees number n can see every number before it. A sequence of PostgreSQL would not do: it gives its
+numbers before their commits. Nobody waits for that row longer than a commit takes. It is the last
+lock that a transaction takes, so it cannot cause a deadlock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,8 +66,8 @@ def record_change(
 def _write_changes(tx: Transaction) -> None:
     pending: dict[tuple[int, Topic], dict[ChainId, None]] = tx.get_execution_options()[_PENDING]
     for cluster_id in {cluster_id for cluster_id, _ in pending}:
-        told = [(topic, ids) for (of, topic), ids in pending.items() if of == cluster_id]
-        newest = _take_numbers(tx, cluster_id, len(told))
+        topics = [(topic, ids) for (owner, topic), ids in pending.items() if owner == cluster_id]
+        newest = _take_numbers(tx, cluster_id, len(topics))
         rows = [
             {
                 "cluster_id": cluster_id,
@@ -74,18 +75,18 @@ def _write_changes(tx: Transaction) -> None:
                 "topic": topic.value,
                 "chain_ids": list(ids) if len(ids) <= MANY else None,
             }
-            for seq, (topic, ids) in enumerate(told, start=newest - len(told) + 1)
+            for seq, (topic, ids) in enumerate(topics, start=newest - len(topics) + 1)
         ]
         tx.execute(plain_insert(table), rows)
-        if newest // _TRIM_EVERY != (newest - len(told)) // _TRIM_EVERY:
+        if newest // _TRIM_EVERY != (newest - len(topics)) // _TRIM_EVERY:
             old = (table.c.cluster_id == cluster_id, table.c.seq <= newest - KEPT)
             tx.execute(delete(table).where(*old))
 
 
-def _take_numbers(tx: Transaction, cluster_id: int, more: int) -> int:
-    """Take `more` numbers and return the newest one."""
-    asked = {"cluster_id": cluster_id, "newest": more, "more": more}
-    return int(tx.execute(_build_taking(tx.dialect.name), asked).scalar_one())
+def _take_numbers(tx: Transaction, cluster_id: int, count: int) -> int:
+    """Take `count` numbers and return the newest one."""
+    parameters = {"cluster_id": cluster_id, "newest": count, "more": count}
+    return int(tx.execute(_build_taking(tx.dialect.name), parameters).scalar_one())
 
 
 @cache
@@ -101,8 +102,8 @@ def _build_taking(dialect: str) -> ReturningInsert[int]:
 
 def read_newest_seq(tx: Transaction, cluster_id: int) -> int:
     """Return the number of the last change; 0 before the first."""
-    found = tx.scalar(select(counts.c.newest).where(counts.c.cluster_id == cluster_id))
-    return 0 if found is None else int(found)
+    newest = tx.scalar(select(counts.c.newest).where(counts.c.cluster_id == cluster_id))
+    return 0 if newest is None else int(newest)
 
 
 def list_changes_since(

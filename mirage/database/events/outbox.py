@@ -81,28 +81,28 @@ def find_idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
 
 def list_unseen_ended_chains(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:
     """Return chains created since then that are over and have no stored situation."""
-    known = select(situations.c.chain_id).where(situations.c.chain_id == tables.chains.c.chain_id)
+    stored = select(situations.c.chain_id).where(situations.c.chain_id == tables.chains.c.chain_id)
     query = select(tables.chains.c.chain_id).where(
         tables.chains.c.cluster_id == cluster_id,
         tables.chains.c.created_at >= since,
         tables.chains.c.state.in_(_OVER),
-        ~known.exists(),
+        ~stored.exists(),
     )
     return [ChainId(row.chain_id) for row in tx.execute(query)]
 
 
 def save_situations(
-    tx: Transaction, cluster_id: int, found: Collection[tuple[ChainId, Situation]]
+    tx: Transaction, cluster_id: int, chain_situations: Collection[tuple[ChainId, Situation]]
 ) -> None:
     rows: list[dict[str, Any]] = [
         {
             "chain_id": chain_id,
             "cluster_id": cluster_id,
-            "state": now.state.value,
-            "at_risk": now.at_risk,
-            "interrupted": now.interrupted,
+            "state": situation.state.value,
+            "at_risk": situation.at_risk,
+            "interrupted": situation.interrupted,
         }
-        for chain_id, now in found
+        for chain_id, situation in chain_situations
     ]
     put_rows(tx, situations, rows, key=["chain_id"])
 
@@ -112,13 +112,13 @@ def forget_situations(tx: Transaction, cluster_id: int) -> None:
 
 
 def give_up_notices(
-    tx: Transaction, cluster_id: int, why: str, *, before: int | None = None
+    tx: Transaction, cluster_id: int, reason: str, *, before: int | None = None
 ) -> None:
     """Give up the notices that wait; `before`: only those of events before that instant."""
-    waits = (notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
+    is_waiting = (notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
     old = () if before is None else (notices.c.at < before,)
-    given_up = {"state": NoticeState.GIVEN_UP.value, "error": why}
-    tx.execute(update(notices).where(*waits, *old).values(given_up))
+    given_up = {"state": NoticeState.GIVEN_UP.value, "error": reason}
+    tx.execute(update(notices).where(*is_waiting, *old).values(given_up))
 
 
 def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
@@ -144,7 +144,7 @@ def enqueue_notices(tx: Transaction, new: Sequence[Notice]) -> None:
 
 
 class Delivery(NamedTuple):
-    """What waits of a chain for a channel."""
+    """The notices of one chain that wait for one channel: they are sent as one message."""
 
     channel: str
     chain_id: ChainId
@@ -154,10 +154,11 @@ class Delivery(NamedTuple):
 def list_due_deliveries(
     tx: Transaction, cluster_id: int, now: int, urgency: Mapping[str, int] | None = None
 ) -> list[Delivery]:
-    """Those of which all that waits is due: those whose events have the least `urgency`
-    first, of them what waits longest.
+    """List the deliveries of which all waiting notices are due.
 
-    What waits for its next try keeps what came later of its chain waiting with it.
+    Those whose events have the least `urgency` come first, of these the one that waits longest.
+    While a notice waits to be retried, newer notices of the same chain wait behind it, so that
+    order is kept.
     """
     ranked = [(notices.c.event == event, rank) for event, rank in (urgency or {}).items()]
     rank = case(*ranked, else_=0) if ranked else literal(0)
@@ -185,16 +186,16 @@ def claim_notices(
 
     Returns nothing if another process was quicker. Each claim counts as a try.
     """
-    mine = (
+    is_due = (
         notices.c.cluster_id == cluster_id,
         notices.c.channel == channel,
         notices.c.chain_id == chain_id,
         notices.c.state == NoticeState.PENDING.value,
         notices.c.due_at <= now,
     )
-    tried = notices.c.tries + 1
-    changed = update(notices).where(*mine).values(due_at=until, tries=tried).returning(notices)
-    found = sorted(tx.execute(changed), key=lambda row: int(row.id))
+    tries = notices.c.tries + 1
+    claim = update(notices).where(*is_due).values(due_at=until, tries=tries).returning(notices)
+    rows = sorted(tx.execute(claim), key=lambda row: int(row.id))
     return [
         Notice(
             cluster_id=row.cluster_id,
@@ -207,7 +208,7 @@ def claim_notices(
             tries=row.tries,
             id=row.id,
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -222,8 +223,8 @@ def settle_notices(  # noqa: PLR0913 - a row's values
     error: str = "",
 ) -> None:
     values = {"state": state.value, "due_at": due_at, "sent_at": sent_at, "error": error}
-    these = (notices.c.cluster_id == cluster_id, notices.c.id.in_(set(ids)))
-    tx.execute(update(notices).where(*these).values(**values))
+    is_chosen = (notices.c.cluster_id == cluster_id, notices.c.id.in_(set(ids)))
+    tx.execute(update(notices).where(*is_chosen).values(**values))
 
 
 def put_off_notices(
@@ -251,8 +252,8 @@ def read_last_sent_at(
         notices.c.channel == channel,
         notices.c.chain_id == chain_id,
     )
-    found = tx.scalar(query)
-    return None if found is None else int(found)
+    sent_at = tx.scalar(query)
+    return None if sent_at is None else int(sent_at)
 
 
 def count_digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[tuple[str, str], int]:

@@ -1,6 +1,6 @@
-"""Stores what users would have been told as they submitted jobs, and how long these then waited.
+"""Stores trials: forecasts that users would have got as they submitted jobs, and the real waits.
 
-`store.forecasts.job_forecasts` says why these are not the forecasts that it keeps.
+`database.forecasts.job_forecasts` says why trials are not the forecasts that it keeps.
 """
 
 from collections.abc import Iterable
@@ -38,47 +38,47 @@ class TrialOutcome:
 
     at: int
     source: str
-    told_s: tuple[float, float, float]
+    quantiles_s: tuple[float, float, float]
     """The quantiles p10, p50 and p90, in seconds."""
     wait_s: int
     """The wait in seconds; for a job that still waits, its wait so far."""
-    started: bool
+    has_started: bool
 
 
-def record_trials(tx: Transaction, cluster_id: int, news: Iterable[ForecastTrial]) -> None:
+def record_trials(tx: Transaction, cluster_id: int, trials: Iterable[ForecastTrial]) -> None:
     """Store trials. The first forecast of a job stays."""
-    for new in news:
-        told = new.forecast
+    for trial in trials:
+        forecast = trial.forecast
         values: dict[str, Any] = {
             "cluster_id": cluster_id,
-            "job_id": new.job_id,
-            "submit": new.submit,
-            "at": new.at,
-            "source": new.source,
-            "p10_s": told.p10_s,
-            "p50_s": told.p50_s,
-            "p90_s": told.p90_s,
+            "job_id": trial.job_id,
+            "submit": trial.submit,
+            "at": trial.at,
+            "source": trial.source,
+            "p10_s": forecast.p10_s,
+            "p50_s": forecast.p50_s,
+            "p90_s": forecast.p90_s,
         }
         put_row_if_absent(tx, shape_trials, values, key=["cluster_id", "job_id", "submit"])
 
 
 def list_outcomes(
-    tx: Transaction, cluster_id: int, since: int, now: int, most: int
+    tx: Transaction, cluster_id: int, since: int, now: int, limit: int
 ) -> list[TrialOutcome]:
-    """Return the outcomes of the trials since then whose p90 has passed.
+    """Return the outcomes of the trials made at `since` or later whose p90 has passed.
 
-    So quick starts count no more than slow ones. At most about `most` are returned: one in so many,
-    of all days alike.
+    A trial waits for its p90, so that quick starts do not count more than slow ones. About `limit`
+    outcomes at most are returned, evenly from all days.
     """
     trials = shape_trials.c
-    due = (
+    is_due = (
         trials.cluster_id == cluster_id,
         trials.at >= since,
         trials.at + trials.p90_s <= now,
     )
-    count = tx.execute(select(func.count()).select_from(shape_trials).where(*due)).scalar_one()
-    one_in = max(1, ceil(count / most))
-    started = jobs.c.start.is_not(None)
+    count = tx.execute(select(func.count()).select_from(shape_trials).where(*is_due)).scalar_one()
+    step = max(1, ceil(count / limit))
+    has_started = jobs.c.start.is_not(None)
     query = (
         select(
             *(trials[n] for n in ("at", "source", "p10_s", "p50_s", "p90_s")),
@@ -91,17 +91,17 @@ def list_outcomes(
             & (jobs.c.job_id == trials.job_id)
             & (jobs.c.submit == trials.submit),
         )
-        # Of one that was cancelled while it waited nobody knows how long it would have.
-        .where(*due, trials.job_id % one_in == 0, or_(started, jobs.c.state.in_(_WAITING)))
+        # A job that was cancelled while it waited is left out: its wait is not known.
+        .where(*is_due, trials.job_id % step == 0, or_(has_started, jobs.c.state.in_(_WAITING)))
         .order_by(trials.at.desc())
     )
     return [
         TrialOutcome(
             at=row.at,
             source=row.source,
-            told_s=(row.p10_s, row.p50_s, row.p90_s),
+            quantiles_s=(row.p10_s, row.p50_s, row.p90_s),
             wait_s=max(0, now - row.ready) if row.waited_s is None else row.waited_s,
-            started=row.waited_s is not None,
+            has_started=row.waited_s is not None,
         )
         for row in tx.execute(query)
     ]
@@ -116,9 +116,9 @@ def forget_trials(tx: Transaction, cluster_id: int, before: int) -> None:
 
 
 def save_quality(
-    tx: Transaction, cluster_id: int, source: str, at: int, found: ForecastAccuracy
+    tx: Transaction, cluster_id: int, source: str, at: int, accuracy: ForecastAccuracy
 ) -> None:
-    values = {"cluster_id": cluster_id, "source": source, "at": at, "found": asdict(found)}
+    values = {"cluster_id": cluster_id, "source": source, "at": at, "found": asdict(accuracy)}
     put_row(tx, shape_quality, values, key=["cluster_id", "source"])
 
 
@@ -126,17 +126,17 @@ def find_quality(
     tx: Transaction, cluster_id: int, source: str, since: int
 ) -> ForecastAccuracy | None:
     """Return the last judgement if it was made since then; otherwise None."""
-    found = tx.scalar(
+    stored = tx.scalar(
         select(shape_quality.c.found).where(
             shape_quality.c.cluster_id == cluster_id,
             shape_quality.c.source == source,
             shape_quality.c.at >= since,
         )
     )
-    if found is None:
+    if stored is None:
         return None
-    shift = found["shift"]
-    return ForecastAccuracy(**(found | {"shift": None if shift is None else tuple(shift)}))
+    shift = stored["shift"]
+    return ForecastAccuracy(**(stored | {"shift": None if shift is None else tuple(shift)}))
 
 
 def list_qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, ForecastAccuracy]:
@@ -144,5 +144,7 @@ def list_qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, Fo
     query = select(shape_quality.c.source).where(
         shape_quality.c.cluster_id == cluster_id, shape_quality.c.at >= since
     )
-    found = {name: find_quality(tx, cluster_id, name, since) for name in tx.scalars(query).all()}
-    return {name: told for name, told in sorted(found.items()) if told is not None}
+    by_source = {
+        name: find_quality(tx, cluster_id, name, since) for name in tx.scalars(query).all()
+    }
+    return {name: accuracy for name, accuracy in sorted(by_source.items()) if accuracy is not None}

@@ -1,7 +1,8 @@
-"""Forecasts of hand-over waits, and how far off they were.
+"""Stores forecasts of hand-over waits, and their errors.
 
-One row a link and source, the newest: the course of a forecast is in the decisions. Once a standby
-is free no more forecasts are made for it, so the newest is the one in force at the move.
+There is one row for each link and source, the newest. The decisions show how a forecast changed
+with time. Once a standby is free no more forecasts are made for it, so the newest forecast is the
+one that was in force at the move.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from mirage.database.schema.upsert import put_rows
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 
-BESIDE = "slurm-estimate"
+SLURM_ESTIMATE = "slurm-estimate"
 """The source of a forecast that is stored beside the deciding one, for the same instant."""
 
 
@@ -34,24 +35,26 @@ class ForecastRow:
     """The successor's real wait; None until the hand-over is complete."""
 
 
-def record_forecasts(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
+def record_forecasts(
+    tx: Transaction, cluster_id: int, new_forecasts: Sequence[ForecastRow]
+) -> None:
     """Store many forecasts, each in place of its source's earlier one for the link."""
-    values = [_build_values(cluster_id, new) for new in news]
+    values = [_build_values(cluster_id, forecast) for forecast in new_forecasts]
     put_rows(tx, forecasts, values, key=["chain_id", "index", "source"])
 
 
-def _build_values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
+def _build_values(cluster_id: int, row: ForecastRow) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
-        "chain_id": new.chain_id,
-        "index": new.index,
-        "source": new.source,
-        "at": new.at,
-        "p10_s": new.forecast.p10_s,
-        "p50_s": new.forecast.p50_s,
-        "p90_s": new.forecast.p90_s,
-        "samples": new.forecast.samples,
-        "actual_wait_s": new.actual_wait_s,
+        "chain_id": row.chain_id,
+        "index": row.index,
+        "source": row.source,
+        "at": row.at,
+        "p10_s": row.forecast.p10_s,
+        "p50_s": row.forecast.p50_s,
+        "p90_s": row.forecast.p90_s,
+        "samples": row.forecast.samples,
+        "actual_wait_s": row.actual_wait_s,
     }
 
 
@@ -68,29 +71,29 @@ def settle_forecast(
     other sources' forecasts of the same instant.
 
     Only forecasts made at `since` or later count: a link that gives its nodes back waits once more,
-    and the forecast of its first wait is none of that.
+    and the forecast of its first wait was not about that.
     """
-    of_link = (
+    is_of_link = (
         forecasts.c.at >= since,
         forecasts.c.cluster_id == cluster_id,
         forecasts.c.chain_id == chain_id,
         forecasts.c.index == index,
     )
-    newest = select(func.max(forecasts.c.at)).where(*of_link)
+    newest = select(func.max(forecasts.c.at)).where(*is_of_link)
     tx.execute(
         update(forecasts)
-        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
+        .where(*is_of_link, forecasts.c.at == newest.scalar_subquery())
         .values(actual_wait_s=actual_wait_s)
     )
 
 
 def list_errors(tx: Transaction, cluster_id: int, last: int) -> list[float]:
-    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first."""
+    """List the errors of the last hand-overs, oldest first: median forecast minus wait, seconds."""
     query = select(forecasts.c.p50_s - forecasts.c.actual_wait_s).where(
         forecasts.c.cluster_id == cluster_id, forecasts.c.actual_wait_s.is_not(None)
     )
     rows = tx.scalars(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
-    return [float(e) for e in rows][::-1]
+    return [float(error) for error in rows][::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +108,17 @@ class OwnedError:
     known_at: int
     """When the successor started, which ended the wait."""
     error_s: float
-    """Median forecast minus actual wait."""
+    """Median forecast minus actual wait, in seconds."""
 
 
 def has_error_above(
     tx: Transaction, cluster_id: int, source: str, *, since: int, bound_s: float
 ) -> bool:
-    """Return whether any forecast of that source made at `since` or later was so wrong.
+    """Return whether any forecast of that source made at `since` or later was wrong by more than
+    `bound_s`.
 
-    Without one no owner's mean can be: that is asked at every tick, and takes a tenth of the time.
+    Otherwise no owner's mean error can be above the bound. A tick asks this first, since it takes a
+    tenth of the time of the errors by owner.
     """
     error = func.abs(forecasts.c.p50_s - forecasts.c.actual_wait_s)
     query = select(forecasts.c.id).where(
@@ -130,8 +135,8 @@ def list_errors_by_owner(
 ) -> list[OwnedError]:
     """List the errors of one source's forecasts made at `since` or later, newest first.
 
-    Each owner's `last` at most, so that nobody's many hand-overs hide another's. Of a link that was
-    hindered there is none: no forecast could know of the hindrance.
+    At most `last` errors of each owner are listed, so that nobody's many hand-overs hide another's.
+    Links that were hindered are left out: no forecast could know of the hindrance.
     """
     newest = func.row_number().over(
         partition_by=chains.c.uid, order_by=(links.c.start.desc(), forecasts.c.id.desc())
@@ -158,8 +163,8 @@ def list_errors_by_owner(
         .subquery()
     )
     query = select(*(c for c in rows.c if c.name != "place")).where(rows.c.place <= last)
-    found = tx.execute(query.order_by(rows.c.place)).mappings()
-    return [OwnedError(**row) for row in found]
+    errors = tx.execute(query.order_by(rows.c.place)).mappings()
+    return [OwnedError(**row) for row in errors]
 
 
 def find_newest_forecasts(
@@ -175,12 +180,12 @@ def find_newest_forecasts(
 
 @cache
 def _select_forecasts(dialect: str) -> Select[Any]:
-    decided = forecasts.c.source != BESIDE
+    is_deciding = forecasts.c.source != SLURM_ESTIMATE
     query = select(forecasts).where(
         forecasts.c.cluster_id == bindparam("cluster_id"),
         match_links(dialect, forecasts.c.chain_id, forecasts.c.index),
     )
-    return query.order_by(forecasts.c.at, decided, forecasts.c.id)
+    return query.order_by(forecasts.c.at, is_deciding, forecasts.c.id)
 
 
 def list_settled_forecasts(

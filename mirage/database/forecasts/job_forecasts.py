@@ -1,17 +1,16 @@
-"""Forecasts of jobs whose waits are not known yet, and day by day what became of the others.
+"""Stores forecasts of jobs whose waits are not known yet, and the tallies of the others by day.
 
-A forecast lives until its job starts. Then it is counted into its day's tally and goes: a year of a
-busy site is a few thousand rows, and no page scans jobs.
+A forecast is kept until its job starts. Then it is counted in its day's tally and deleted. So a
+year of a busy site is a few thousand rows, and no page scans jobs.
 
-`store.forecasts.forecast_trials` keeps forecasts of new jobs as well, and is another thing.
-These ask how good the
-forecast is that every decision begins with: always the same one, of the whole distribution, of all
-new jobs alike, with Slurm's plan beside it; once summed up, nobody needs them. A trial is what one
-user would have read at that moment, from whichever source, in the three quantiles that are shown;
-it stays for three weeks because `services.forecasts.forecast_calibration` moves the next ones by
-the quantiles of all
-their residuals, which no sums give. One table would hold rows of two shapes that live differently.
-Which jobs are new (`new_jobs`) and how long one has waited (`Job`) is one code for both.
+`database.forecasts.forecast_trials` keeps forecasts of new jobs as well, for another purpose. The
+forecasts here measure the one forecast with which every decision begins. They are made for all new
+jobs alike, hold the whole distribution and Slurm's plan, and nobody needs them once they are summed
+up. A trial is the forecast that one user would have read at that moment, from any source, in the
+three quantiles that are shown. It is kept for three weeks, because
+`provision.forecasts.forecast_calibration` corrects later forecasts by the quantiles of all
+residuals, which no sums give. One table for both would hold rows of two shapes and two lifetimes.
+Both use the same code for which jobs are new (`new_jobs`) and how long a job has waited (`Job`).
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ class JobForecast:
     submit: int
     partition: str
     quantiles_s: tuple[int, ...]
-    """Quantiles of the wait in seconds, at `twin_features.LEVELS`."""
+    """Quantiles of the wait in seconds, at `twin.twin_features.LEVELS`."""
     slurm_wait_s: int | None = None
     """The wait until the start that Slurm planned at the same look; None: it planned none."""
 
@@ -54,7 +53,7 @@ class JobForecast:
 class JobForecastOutcome:
     """A forecast with its outcome. `wait_s` None: the job never started."""
 
-    foretold: JobForecast
+    forecast: JobForecast
     wait_s: int | None
 
 
@@ -75,18 +74,18 @@ _SELECT_OUTCOMES = (
 )
 
 
-def add_forecasts(tx: Transaction, cluster_id: int, news: Sequence[JobForecast]) -> None:
+def add_forecasts(tx: Transaction, cluster_id: int, new_forecasts: Sequence[JobForecast]) -> None:
     """Store forecasts. A new forecast of a job replaces the old one."""
     rows = [
         {
             "cluster_id": cluster_id,
-            "job_id": new.job_id,
-            "submit": new.submit,
-            "partition": new.partition,
-            "quantiles_s": list(new.quantiles_s),
-            "slurm_wait_s": new.slurm_wait_s,
+            "job_id": forecast.job_id,
+            "submit": forecast.submit,
+            "partition": forecast.partition,
+            "quantiles_s": list(forecast.quantiles_s),
+            "slurm_wait_s": forecast.slurm_wait_s,
         }
-        for new in news
+        for forecast in new_forecasts
     ]
     put_rows(tx, foretold, rows, key=["cluster_id", "job_id", "submit"])
 
@@ -100,27 +99,27 @@ def list_outcomes(
 
 
 def _build_outcome(row: RowMapping) -> JobForecastOutcome:
-    made = JobForecast(
+    forecast = JobForecast(
         job_id=JobId(row["job_id"]),
         submit=row["submit"],
         partition=row["partition"],
         quantiles_s=tuple(row["quantiles_s"]),
         slurm_wait_s=row["slurm_wait_s"],
     )
-    return JobForecastOutcome(made, row["waited_s"])
+    return JobForecastOutcome(forecast, row["waited_s"])
 
 
 def drop_forecasts(tx: Transaction, cluster_id: int, keys: Sequence[ForecastKey]) -> None:
-    named = tuple_(foretold.c.job_id, foretold.c.submit)
+    key = tuple_(foretold.c.job_id, foretold.c.submit)
     for begin in range(0, len(keys), _CHUNK):
-        some = named.in_(keys[begin : begin + _CHUNK])
-        tx.execute(delete(foretold).where(foretold.c.cluster_id == cluster_id, some))
+        is_in_chunk = key.in_(keys[begin : begin + _CHUNK])
+        tx.execute(delete(foretold).where(foretold.c.cluster_id == cluster_id, is_in_chunk))
 
 
 def drop_forecasts_before(tx: Transaction, cluster_id: int, submit: int) -> None:
     """Delete the forecasts of jobs that were submitted before then and whose outcome is unknown."""
-    old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
-    tx.execute(delete(foretold).where(*old))
+    is_old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
+    tx.execute(delete(foretold).where(*is_old))
 
 
 def count_open_forecasts(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:

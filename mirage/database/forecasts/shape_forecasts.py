@@ -25,43 +25,43 @@ _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
 
 
 def list_usual_shapes(
-    tx: Transaction, cluster_id: int, since: int, most: int, *, shared: bool
+    tx: Transaction, cluster_id: int, since: int, limit: int, *, shared: bool
 ) -> dict[JobShape, int]:
     """Return the shapes of which most jobs have started since then, with the number of jobs.
 
-    `shared`: jobs share nodes, so shapes with different GPUs are different.
+    `shared`: jobs share nodes, so shapes that differ in GPUs are different shapes.
     """
     columns = [jobs.c.partition, jobs.c.nodes, jobs.c.time_limit_s]
     if shared:
         columns.append(jobs.c.gpus)
-    number = func.count()
+    count = func.count()
     query = (
-        select(*columns, number.label("number"))
+        select(*columns, count.label("number"))
         .where(
             jobs.c.cluster_id == cluster_id,
             jobs.c.start >= since,
             jobs.c.nodes > 0,
             jobs.c.time_limit_s > 0,
-            # UNKNOWN: a job whose GPUs did not read.
+            # UNKNOWN: the job's GPUs could not be read.
             jobs.c.gpus != UNKNOWN,
         )
         .group_by(*columns)
-        .order_by(number.desc(), *columns)
-        .limit(most)
+        .order_by(count.desc(), *columns)
+        .limit(limit)
     )
     return {_build_shape(row, shared=shared): row.number for row in tx.execute(query)}
 
 
 def follow_shapes(
-    tx: Transaction, cluster_id: int, found: Mapping[JobShape, int], asked_since: int
+    tx: Transaction, cluster_id: int, counts: Mapping[JobShape, int], asked_since: int
 ) -> None:
     """Keep forecasts of these shapes from now on, and of shapes requested since then."""
     tx.execute(update(shapes).where(shapes.c.cluster_id == cluster_id).values(usual=0))
-    for shape, number in found.items():
+    for shape, number in counts.items():
         _put_shape_if_absent(tx, cluster_id, shape)
         tx.execute(update(shapes).where(*_match_shape(cluster_id, shape)).values(usual=number))
-    gone = (shapes.c.usual == 0, shapes.c.asked_at < asked_since)
-    tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *gone))
+    is_unused = (shapes.c.usual == 0, shapes.c.asked_at < asked_since)
+    tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *is_unused))
 
 
 def request_forecast(
@@ -99,35 +99,37 @@ def list_forecasts(tx: Transaction, cluster_id: int, partition: str) -> list[Sha
 def list_due_shapes(
     tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int
 ) -> list[JobShape]:
-    """Return the shapes that are due, in turn.
+    """Return the shapes whose forecast is due, in the order in which they should be made.
 
-    Those asked about come first, then those with the oldest answer.
+    Requested shapes without an answer come first, then those with the oldest forecast.
     """
-    unheard = and_(
+    is_unanswered = and_(
         shapes.c.asked_at >= asked_since, func.coalesce(shapes.c.at, -1) < shapes.c.asked_at
     )
-    stale = and_(shapes.c.usual > 0, func.coalesce(shapes.c.at, -1) < older_than)
-    rows = tx.execute(select(shapes).where(shapes.c.cluster_id == cluster_id, or_(unheard, stale)))
-    found = sorted(map(_build_forecast, rows), key=_rank_turn)
-    return [row.shape for row in found]
+    is_stale = and_(shapes.c.usual > 0, func.coalesce(shapes.c.at, -1) < older_than)
+    rows = tx.execute(
+        select(shapes).where(shapes.c.cluster_id == cluster_id, or_(is_unanswered, is_stale))
+    )
+    forecasts = sorted(map(_build_forecast, rows), key=_rank_turn)
+    return [row.shape for row in forecasts]
 
 
 def save_forecast(
-    tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str
+    tx: Transaction, cluster_id: int, shape: JobShape, at: int, answer: Forecast | str
 ) -> None:
-    """Store the twin's forecast, or why there is none."""
+    """Store the twin's forecast, or a sentence that explains why there is none."""
     values: dict[str, Any] = {"at": at, "refused": ""}
-    if isinstance(told, str):
-        values |= {"refused": told, "p10_s": None, "p50_s": None, "p90_s": None, "samples": None}
+    if isinstance(answer, str):
+        values |= {"refused": answer, "p10_s": None, "p50_s": None, "p90_s": None, "samples": None}
     else:
-        values |= {"p10_s": told.p10_s, "p50_s": told.p50_s, "p90_s": told.p90_s}
-        values |= {"samples": told.samples}
+        values |= {"p10_s": answer.p10_s, "p50_s": answer.p50_s, "p90_s": answer.p90_s}
+        values |= {"samples": answer.samples}
     tx.execute(update(shapes).where(*_match_shape(cluster_id, shape)).values(**values))
 
 
 def _rank_turn(row: ShapeForecast) -> tuple[bool, int, int]:
-    answered = -1 if row.at is None else row.at
-    return row.asked_at <= max(answered, 0), answered, -row.usual
+    answered_at = -1 if row.at is None else row.at
+    return row.asked_at <= max(answered_at, 0), answered_at, -row.usual
 
 
 def _put_shape_if_absent(tx: Transaction, cluster_id: int, shape: JobShape) -> None:

@@ -43,7 +43,7 @@ _CANCELLED, _NODE_LIST = _FIELDS.index("cancelled_at"), _FIELDS.index("node_list
 _GPUS = _FIELDS.index("gpus")
 
 _COUNTS = frozenset({"nodes", "cpus", "gpus"})
-# What "not known" looks like in each field, beside None.
+# The value of each field that stands for "not known", besides None.
 _UNKNOWN: _Values = tuple(
     0 if n in _COUNTS else False if n == "array" else None if jobs.c[n].nullable else ""
     for n in _FIELDS
@@ -95,10 +95,11 @@ class JobFilter:
 def upsert_jobs(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> MergeCounts:
     """Merge records into the history; a record that says nothing new changes nothing.
 
-    Of two records of a job the one further on (waiting, running, ended; then the later end) wins;
-    between equals the newer one, but an ended record stays. The other fills what it does not know.
+    Of two records of a job the one further on (waiting, running, ended; then the later end) wins.
+    Between equals the newer record wins, but an ended one stays. The losing record fills the fields
+    that the winner does not know.
     """
-    # PostgreSQL: one merge a cluster at a time. SQLite has but one writer anyhow.
+    # On PostgreSQL this allows one merge a cluster at a time. SQLite has one writer anyhow.
     tx.execute(
         select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
     )
@@ -118,13 +119,13 @@ def read_waits(
 
     "" is all partitions, "a,b" is two.
     """
-    asked: dict[str, Any] = {"cluster_id": cluster_id, "before": before, "last": last}
+    parameters: dict[str, Any] = {"cluster_id": cluster_id, "before": before, "last": last}
     query = _SELECT_WAITS
     if partition:
         query = _SELECT_PARTITION_WAITS
-        asked["partitions"] = partition.split(",")
-    found = chain.from_iterable(tx.execute(query, asked).all())
-    rows = np.fromiter(found, dtype=np.int64).reshape(-1, 4)
+        parameters["partitions"] = partition.split(",")
+    values = chain.from_iterable(tx.execute(query, parameters).all())
+    rows = np.fromiter(values, dtype=np.int64).reshape(-1, 4)
     start, wait_s, nodes, time_limit_s = rows[::-1].T
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
 
@@ -139,16 +140,16 @@ def list_jobs(
 ) -> list[Job]:
     """List jobs, highest id first. `after` is (job id, submit) of the last job of the page
     before."""
-    wanted = where or JobFilter()
-    state = None if wanted.state is None else wanted.state.value
-    equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
-    equal |= {"account": wanted.account, "qos": wanted.qos}
-    conditions = [jobs.c.cluster_id == cluster_id, *filter_within(jobs.c.submit, wanted)]
+    criteria = where or JobFilter()
+    state = None if criteria.state is None else criteria.state.value
+    equal = {"partition": criteria.partition, "user": criteria.user, "state": state}
+    equal |= {"account": criteria.account, "qos": criteria.qos}
+    conditions = [jobs.c.cluster_id == cluster_id, *filter_within(jobs.c.submit, criteria)]
     conditions += [jobs.c[n] == v for n, v in equal.items() if v]
-    if wanted.uid is not None:
-        conditions.append(jobs.c.uid == wanted.uid)
-    if wanted.own is not None:
-        conditions.append(match_own_jobs(wanted.own))
+    if criteria.uid is not None:
+        conditions.append(jobs.c.uid == criteria.uid)
+    if criteria.own is not None:
+        conditions.append(match_own_jobs(criteria.own))
     if after is not None:
         conditions.append(tuple_(jobs.c.job_id, jobs.c.submit) < tuple_(*after))
     query = (
@@ -193,8 +194,8 @@ def iter_jobs(tx: Transaction, cluster_id: int, since: int, batch: int) -> Itera
 
 def read_last_submission(tx: Transaction, cluster_id: int) -> int | None:
     query = select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id)
-    found: int | None = tx.scalar(query)
-    return found
+    submit: int | None = tx.scalar(query)
+    return submit
 
 
 def read_submit_lines(
@@ -202,12 +203,12 @@ def read_submit_lines(
 ) -> dict[tuple[int, int], str]:
     """Return the command that each of these jobs was submitted with, by (job id, submit).
 
-    Accounting tells it; jobs of which it is not known are left out.
+    The command comes from accounting. Jobs whose command is not known are left out.
     """
     query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
         jobs.c.cluster_id == cluster_id,
         jobs.c.submit_line != "",
-        # The numbers apart as well: by pairs alone SQLite reads every job.
+        # The job ids alone as well: with the pairs only, SQLite reads every job.
         jobs.c.job_id.in_({job_id for job_id, _ in keys}),
         tuple_(jobs.c.job_id, jobs.c.submit).in_(keys),
     )
@@ -220,18 +221,18 @@ def count_jobs(tx: Transaction, cluster_id: int) -> int:
 
 
 def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> MergeCounts:
-    wanted: dict[_Key, _Values] = {}
+    merged_by_key: dict[_Key, _Values] = {}
     for record in records:
         values = _build_values(record)
         key = (values[_JOB_ID], values[_SUBMIT])
-        known = wanted.get(key)
-        wanted[key] = values if known is None else _merge_values(known, values)
-    stored = _read_stored(tx, cluster_id, wanted)
-    added = [values for key, values in wanted.items() if key not in stored]
+        earlier = merged_by_key.get(key)
+        merged_by_key[key] = values if earlier is None else _merge_values(earlier, values)
+    stored = _read_stored(tx, cluster_id, merged_by_key)
+    added = [values for key, values in merged_by_key.items() if key not in stored]
     updated = []
-    for key, known in stored.items():
-        merged = _merge_values(known, wanted[key])
-        if merged != known:
+    for key, row in stored.items():
+        merged = _merge_values(row, merged_by_key[key])
+        if merged != row:
             updated.append(merged)
     if added:
         tx.execute(plain_insert(jobs), [dict(_name_values(cluster_id, v)) for v in added])
@@ -256,20 +257,19 @@ def _list_changed_starts(
 
     These are the starts before the merge and after it.
     """
-    known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
-    changed = (pair for pair in known if _waited(pair[0]) != _waited(pair[1]))
+    before_and_after = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
+    changed = (pair for pair in before_and_after if _waited(pair[0]) != _waited(pair[1]))
     rows = chain(added, chain.from_iterable(changed))
     return (row[_START] for row in rows if row[_START] is not None)
 
 
-def _read_stored(
-    tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]
-) -> dict[_Key, _Values]:
-    ids = list({job_id for job_id, _ in wanted})
+def _read_stored(tx: Transaction, cluster_id: int, keys: Collection[_Key]) -> dict[_Key, _Values]:
+    """Return the stored rows of the jobs with these keys."""
+    ids = list({job_id for job_id, _ in keys})
     query = _select_all_fields().where(jobs.c.cluster_id == cluster_id, jobs.c.job_id.in_(ids))
     rows = (tuple(row) for row in tx.execute(query))
     keyed = (((row[_JOB_ID], row[_SUBMIT]), row) for row in rows)
-    return {key: row for key, row in keyed if key in wanted}
+    return {key: row for key, row in keyed if key in keys}
 
 
 def _build_values(job: Job) -> _Values:
@@ -286,23 +286,23 @@ def _build_values(job: Job) -> _Values:
     return tuple(values)
 
 
-def _merge_values(known: _Values, new: _Values) -> _Values:
-    if new == known:
-        return known
-    if _rank_progress(new) > _rank_progress(known) or (
-        _rank_progress(new) == _rank_progress(known) and _RANK[new[_STATE]] < _ENDED_RANK
+def _merge_values(stored: _Values, new: _Values) -> _Values:
+    if new == stored:
+        return stored
+    if _rank_progress(new) > _rank_progress(stored) or (
+        _rank_progress(new) == _rank_progress(stored) and _RANK[new[_STATE]] < _ENDED_RANK
     ):
-        first, second = new, known
+        first, second = new, stored
     else:
-        first, second = known, new
+        first, second = stored, new
     merged = [
         b if a is None or a == unknown else a
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
     ]
-    # Of a job whose GPUs did not read, another record may have the number.
+    # If one record's GPUs could not be read, the other record may have the number.
     if merged[_GPUS] == UNKNOWN:
-        merged[_GPUS] = max(known[_GPUS], new[_GPUS]) or UNKNOWN
-    # One record may have seen it run where another did not.
+        merged[_GPUS] = max(stored[_GPUS], new[_GPUS]) or UNKNOWN
+    # One record may have seen the job run where the other did not.
     state, end, nodes = (merged[i] for i in (_STATE, _END, _NODE_LIST))
     never_ran = merged[_START] is None and has_not_run(JobState(state), None, end, nodes)
     merged[_CANCELLED] = end if never_ran else None
@@ -330,7 +330,7 @@ def _build_job(row: Row[Any]) -> Job:
     fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
     fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
     fields["gpus"] = None if fields["gpus"] == UNKNOWN else fields["gpus"]
-    return Job.from_history(**fields)
+    return Job(**fields)
 
 
 _KEY_COLUMNS = ("cluster_id", "job_id", "submit")

@@ -75,8 +75,8 @@ def read_planned_starts(tx: Transaction, cluster_id: int) -> dict[int, int]:
 
     Jobs without a plan are left out.
     """
-    found = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
-    return {int(job_id): instant for job_id, instant in (found or {}).items()}
+    plans = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
+    return {int(job_id): instant for job_id, instant in (plans or {}).items()}
 
 
 def find_summary(tx: Transaction, cluster_id: int) -> QueueSummary | None:
@@ -85,16 +85,16 @@ def find_summary(tx: Transaction, cluster_id: int) -> QueueSummary | None:
         return None
     return QueueSummary(
         at=row.at,
-        queue=tuple(PartitionQueue(**of) for of in row.queue),
+        queue=tuple(PartitionQueue(**sums) for sums in row.queue),
         nodes_at=row.nodes_at,
-        nodes=tuple(PartitionNodes(**of) for of in row.nodes or ()),
+        nodes=tuple(PartitionNodes(**sums) for sums in row.nodes or ()),
     )
 
 
 def list_partitions(tx: Transaction, cluster_id: int) -> list[str]:
     """Return the partitions that had nodes when nodes were last read."""
-    seen = find_summary(tx, cluster_id)
-    return [] if seen is None else [row.partition for row in seen.nodes if row.partition]
+    summary = find_summary(tx, cluster_id)
+    return [] if summary is None else [row.partition for row in summary.nodes if row.partition]
 
 
 def _to_plain_row(row: dict[str, Any]) -> dict[str, Any]:

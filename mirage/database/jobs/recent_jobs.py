@@ -35,8 +35,7 @@ def read_recent_jobs(tx: Transaction, cluster_id: int, now: int) -> RecentHistor
 
 
 def _select_submitted(cluster_id: int, now: int) -> Any:
-    """Build the condition that a job has not ended, or ended in the last day. Ends have an index,
-    submissions have none."""
+    """Select jobs submitted in the last day; the condition on `end` is there for the index."""
     since = now - DAY_S
     return (
         select(jobs.c.submit, jobs.c.nodes, _limit_s)

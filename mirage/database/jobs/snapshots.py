@@ -1,4 +1,4 @@
-"""Stores snapshots: the sums of each look at the queue, for ever."""
+"""Stores snapshots, the sums of each look at the queue. They are never deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ def find_latest_snapshot(tx: Transaction, cluster_id: int) -> SnapshotRow | None
 def find_first_taken_at(tx: Transaction, cluster_id: int) -> int | None:
     """Return the instant of the oldest snapshot."""
     query = select(func.min(snapshots.c.taken_at)).where(snapshots.c.cluster_id == cluster_id)
-    found = tx.scalar(query)
-    return None if found is None else int(found)
+    taken_at = tx.scalar(query)
+    return None if taken_at is None else int(taken_at)
 
 
 def find_gap(tx: Transaction, cluster_id: int, at: int) -> tuple[int, int] | None:
@@ -48,9 +48,9 @@ def find_gap(tx: Transaction, cluster_id: int, at: int) -> tuple[int, int] | Non
 
     None: there is no snapshot on one side.
     """
-    mine, taken_at = snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at
-    before = tx.scalar(select(func.max(taken_at)).where(mine, taken_at < at))
-    after = tx.scalar(select(func.min(taken_at)).where(mine, taken_at >= at))
+    of_cluster, taken_at = snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at
+    before = tx.scalar(select(func.max(taken_at)).where(of_cluster, taken_at < at))
+    after = tx.scalar(select(func.min(taken_at)).where(of_cluster, taken_at >= at))
     return None if before is None or after is None else (int(before), int(after))
 
 

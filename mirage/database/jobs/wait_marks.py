@@ -22,12 +22,12 @@ def mark_hours(tx: Transaction, cluster_id: int, starts: Iterable[int]) -> None:
 
 def find_newest_day(tx: Transaction, cluster_id: int) -> tuple[int, list[int]] | None:
     """Return the last day that has marks, and its marked hours; None: all sums are up to date."""
-    mine = wait_marks.c.cluster_id == cluster_id
-    newest = tx.scalar(select(func.max(wait_marks.c.at)).where(mine))
+    of_cluster = wait_marks.c.cluster_id == cluster_id
+    newest = tx.scalar(select(func.max(wait_marks.c.at)).where(of_cluster))
     if newest is None:
         return None
     day = int(newest) - int(newest) % DAY_S
-    rows = tx.scalars(select(wait_marks.c.at).where(mine, wait_marks.c.at >= day))
+    rows = tx.scalars(select(wait_marks.c.at).where(of_cluster, wait_marks.c.at >= day))
     return day, [int(at) for at in rows]
 
 

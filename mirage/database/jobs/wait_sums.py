@@ -1,4 +1,4 @@
-"""Waits in sums, an hour and a day a row, so that no page has to read the jobs of a year.
+"""Stores sums of waits, a row for each hour and each day, so that no page reads a year's jobs.
 
 A row holds the counts of jobs that started in it, by partition, size class, limit class and bin of
 the wait (`domain.wait_histogram`). Hours are summed from the jobs, days from the hours.
@@ -49,7 +49,7 @@ class WaitCells:
 
 
 def lock_cluster(tx: Transaction, cluster_id: int) -> None:
-    """Lock the cluster on PostgreSQL, so that no merge of jobs and no other sum runs meanwhile."""
+    """Lock the cluster on PostgreSQL, so that nobody else merges jobs or sums waits meanwhile."""
     tx.execute(
         select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
     )
@@ -58,12 +58,12 @@ def lock_cluster(tx: Transaction, cluster_id: int) -> None:
 def sum_day(tx: Transaction, cluster_id: int, day: int, hours: Sequence[int]) -> None:
     """Sum these hours of a day from their jobs, and the day from its hours."""
     begin, end = min(hours), max(hours) + HOUR_S
-    fresh = _sum_jobs(tx, cluster_id, begin, end)
+    hour_cells = _sum_jobs(tx, cluster_id, begin, end)
     _put_cells(
-        tx, cluster_id, HOUR_S, [(hour, _select_hour(fresh, hour)) for hour in sorted(hours)]
+        tx, cluster_id, HOUR_S, [(hour, _select_hour(hour_cells, hour)) for hour in sorted(hours)]
     )
-    whole = read_cells(tx, cluster_id, HOUR_S, day, day + DAY_S)
-    _put_cells(tx, cluster_id, DAY_S, [(day, whole)])
+    day_cells = read_cells(tx, cluster_id, HOUR_S, day, day + DAY_S)
+    _put_cells(tx, cluster_id, DAY_S, [(day, day_cells)])
 
 
 def read_cells(tx: Transaction, cluster_id: int, span_s: int, since: int, until: int) -> WaitCells:
@@ -83,10 +83,10 @@ def read_cells(tx: Transaction, cluster_id: int, span_s: int, since: int, until:
     lengths = [len(row.cells) // _CELL.itemsize for row in rows]
     places = [[names.setdefault(n, len(names)) for n in row.partitions] for row in rows]
     offsets = np.cumsum([0, *map(len, places)])[:-1].astype(np.int64)
-    known = np.array([place for row in places for place in row], dtype=np.int64)
+    global_place = np.array([place for row in places for place in row], dtype=np.int64)
     return WaitCells(
         at=np.repeat(np.array([row.at for row in rows], dtype=np.int64), lengths),
-        partition=known[np.repeat(offsets, lengths) + cells["partition"]],
+        partition=global_place[np.repeat(offsets, lengths) + cells["partition"]],
         size=cells["size"].astype(np.int64),
         limit=cells["limit"].astype(np.int64),
         bin=cells["bin"].astype(np.int64),
@@ -119,14 +119,14 @@ def _sum_jobs(tx: Transaction, cluster_id: int, begin: int, end: int) -> WaitCel
 
 
 def _select_hour(cells: WaitCells, hour: int) -> WaitCells:
-    mine = cells.at == hour
+    is_in_hour = cells.at == hour
     return WaitCells(
-        at=cells.at[mine],
-        partition=cells.partition[mine],
-        size=cells.size[mine],
-        limit=cells.limit[mine],
-        bin=cells.bin[mine],
-        jobs=cells.jobs[mine],
+        at=cells.at[is_in_hour],
+        partition=cells.partition[is_in_hour],
+        size=cells.size[is_in_hour],
+        limit=cells.limit[is_in_hour],
+        bin=cells.bin[is_in_hour],
+        jobs=cells.jobs[is_in_hour],
         partitions=cells.partitions,
     )
 
@@ -158,10 +158,10 @@ def _pack_cells(cells: WaitCells) -> tuple[list[str], bytes]:
     used, place = np.unique(cells.partition, return_inverse=True)
     key = ((place * 256 + cells.size) * 256 + cells.limit) * 256 + cells.bin
     keys, row = np.unique(key, return_inverse=True)
-    found: NDArray[np.void] = np.zeros(len(keys), dtype=_CELL)
-    found["partition"] = keys >> 24
-    found["size"] = (keys >> 16) & 255
-    found["limit"] = (keys >> 8) & 255
-    found["bin"] = keys & 255
-    found["jobs"] = np.bincount(row, weights=cells.jobs).astype(np.int64)
-    return [cells.partitions[i] for i in used.tolist()], found.tobytes()
+    packed: NDArray[np.void] = np.zeros(len(keys), dtype=_CELL)
+    packed["partition"] = keys >> 24
+    packed["size"] = (keys >> 16) & 255
+    packed["limit"] = (keys >> 8) & 255
+    packed["bin"] = keys & 255
+    packed["jobs"] = np.bincount(row, weights=cells.jobs).astype(np.int64)
+    return [cells.partitions[i] for i in used.tolist()], packed.tobytes()

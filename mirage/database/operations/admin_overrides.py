@@ -39,22 +39,22 @@ def list_pulled_switches(tx: Transaction, cluster_id: int) -> list[PulledSwitch]
     ]
 
 
-def pull_switch(tx: Transaction, cluster_id: int, new: PulledSwitch) -> None:
+def pull_switch(tx: Transaction, cluster_id: int, switch: PulledSwitch) -> None:
     """Record a pulled kill switch. The first to pull it in this way stays recorded."""
     values = {
         "cluster_id": cluster_id,
-        "way": new.way,
-        "pulled_by": new.by,
-        "pulled_at": new.at,
-        "stopped": list(new.stopped),
+        "way": switch.way,
+        "pulled_by": switch.by,
+        "pulled_at": switch.at,
+        "stopped": list(switch.stopped),
     }
     if put_row_if_absent(tx, kill_switches, values, key=["cluster_id", "way"]):
         changes.record_change(tx, cluster_id, Topic.MODE)
 
 
 def release_switches(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> None:
-    mine = kill_switches.c.cluster_id == cluster_id
-    tx.execute(delete(kill_switches).where(mine, kill_switches.c.way.in_(list(ways))))
+    of_cluster = kill_switches.c.cluster_id == cluster_id
+    tx.execute(delete(kill_switches).where(of_cluster, kill_switches.c.way.in_(list(ways))))
     changes.record_change(tx, cluster_id, Topic.MODE)
 
 
@@ -73,13 +73,15 @@ def list_limit_overrides(tx: Transaction, cluster_id: int) -> Mapping[str, Limit
     return {row.name: LimitOverride(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
 
 
-def set_limit_override(tx: Transaction, cluster_id: int, name: str, new: LimitOverride) -> None:
+def set_limit_override(
+    tx: Transaction, cluster_id: int, name: str, override: LimitOverride
+) -> None:
     values = {
         "cluster_id": cluster_id,
         "name": name,
-        "value": new.value,
-        "set_by": new.by,
-        "set_at": new.at,
+        "value": override.value,
+        "set_by": override.by,
+        "set_at": override.at,
     }
     put_row(tx, limits, values, key=["cluster_id", "name"])
 

@@ -21,11 +21,11 @@ _SELECT_MODES = select(partition_modes.c.partition, partition_modes.c.mode).wher
 def ensure_cluster(tx: Transaction, name: str) -> int:
     """Return the id of the cluster with that name; a new cluster is stored."""
     query = select(clusters.c.id).where(clusters.c.name == name)
-    found = tx.scalar(query)
-    if found is None:
+    cluster_id = tx.scalar(query)
+    if cluster_id is None:
         put_row_if_absent(tx, clusters, {"name": name}, key=["name"])
-        found = tx.execute(query).scalar_one()
-    return int(found)
+        cluster_id = tx.execute(query).scalar_one()
+    return int(cluster_id)
 
 
 def rename_cluster(tx: Transaction, old: str, new: str) -> None:
@@ -41,8 +41,8 @@ def list_cluster_names(tx: Transaction) -> dict[int, str]:
 
 def read_history_until(tx: Transaction, cluster_id: int) -> int | None:
     """Return the instant up to which accounting has been read; None: never."""
-    found = tx.scalar(select(clusters.c.history_until).where(clusters.c.id == cluster_id))
-    return None if found is None else int(found)
+    until = tx.scalar(select(clusters.c.history_until).where(clusters.c.id == cluster_id))
+    return None if until is None else int(until)
 
 
 def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
@@ -51,8 +51,8 @@ def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
 
 def read_demoted_at(tx: Transaction, cluster_id: int) -> int | None:
     """Return when wrong forecasts last took the cluster from act to shadow; None: never."""
-    found = tx.scalar(select(clusters.c.demoted_at).where(clusters.c.id == cluster_id))
-    return None if found is None else int(found)
+    demoted_at = tx.scalar(select(clusters.c.demoted_at).where(clusters.c.id == cluster_id))
+    return None if demoted_at is None else int(demoted_at)
 
 
 def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
@@ -62,15 +62,15 @@ def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
 def list_modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     """Return the cluster's mode under "", and the mode of each partition that has its own."""
     rows = tx.execute(_SELECT_MODES, {"cluster_id": cluster_id})
-    own = {row.partition: Mode(row.mode) for row in rows}
-    return {"": Mode.SHADOW} | own
+    own_modes = {row.partition: Mode(row.mode) for row in rows}
+    return {"": Mode.SHADOW} | own_modes
 
 
 def resolve_mode(modes: Mapping[str, Mode], partition: str) -> Mode:
     """Return the partition's own mode, otherwise the cluster's. Of several partitions ("a,b"), the
     most careful mode is returned."""
-    own = {modes.get(name, modes[""]) for name in partition.split(",")}
-    return min(own, key=list(Mode).index)
+    modes_there = {modes.get(name, modes[""]) for name in partition.split(",")}
+    return min(modes_there, key=list(Mode).index)
 
 
 def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") -> None:
@@ -81,12 +81,12 @@ def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") 
 
 def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
     """Unset the partition's own mode; return whether it had one."""
-    mine = partition_modes.c.cluster_id == cluster_id, partition_modes.c.partition == partition
-    gone = delete(partition_modes).where(*mine).returning(partition_modes.c.partition)
-    found = tx.execute(gone).first() is not None
-    if found:
+    is_own = partition_modes.c.cluster_id == cluster_id, partition_modes.c.partition == partition
+    deletion = delete(partition_modes).where(*is_own).returning(partition_modes.c.partition)
+    had_mode = tx.execute(deletion).first() is not None
+    if had_mode:
         changes.record_change(tx, cluster_id, Topic.MODE)
-    return found
+    return had_mode
 
 
 def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s: int) -> bool:
@@ -95,18 +95,18 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
     Returns whether the holder has it. This is one statement, so only one of two workers gets the
     lease.
     """
-    asked = {"cluster_id": cluster_id, "holder": holder, "until": now + ttl_s, "now": now}
-    return tx.execute(_build_lease(tx.dialect.name), asked).first() is not None
+    parameters = {"cluster_id": cluster_id, "holder": holder, "until": now + ttl_s, "now": now}
+    return tx.execute(_build_lease(tx.dialect.name), parameters).first() is not None
 
 
 @cache
 def _build_lease(dialect: str) -> ReturningInsert[str]:
     statement = build_dialect_insert(dialect, leases)
-    new = statement.excluded
-    is_free = or_(leases.c.until <= bindparam("now"), leases.c.holder == new.holder)
+    excluded = statement.excluded
+    is_free = or_(leases.c.until <= bindparam("now"), leases.c.holder == excluded.holder)
     return statement.on_conflict_do_update(
         index_elements=["cluster_id"],
-        set_={"holder": new.holder, "until": new.until},
+        set_={"holder": excluded.holder, "until": excluded.until},
         where=is_free,
     ).returning(leases.c.holder)
 
@@ -126,8 +126,8 @@ def release_lease(tx: Transaction, cluster_id: int, holder: str) -> None:
 
 def read_node_asked_at(tx: Transaction, cluster_id: int) -> int | None:
     """Return when a link on another host last asked the service; None: no link has."""
-    found = tx.scalar(select(clusters.c.node_asked_at).where(clusters.c.id == cluster_id))
-    return None if found is None else int(found)
+    asked_at = tx.scalar(select(clusters.c.node_asked_at).where(clusters.c.id == cluster_id))
+    return None if asked_at is None else int(asked_at)
 
 
 def set_node_asked_at(tx: Transaction, cluster_id: int, at: int) -> None:

@@ -1,6 +1,6 @@
 """Demotions: chains of one owner, partition and size that are in shadow where the mode is act.
 
-`services.control.demotions` makes them.
+`provision.control.demotions` makes them.
 """
 
 from collections.abc import Collection, Sequence
@@ -54,15 +54,15 @@ def find_demotion(
     None: the mode of its partition holds.
     """
     places = {find_place(uid, name, nodes) for name in partition.split(",")}
-    return next((one for one in demotions if one.place in places), None)
+    return next((demotion for demotion in demotions if demotion.place in places), None)
 
 
 def read_demotions(tx: Transaction, cluster_id: int) -> Sequence[Demotion]:
     """Return the demotions in force at the last tick, by owner."""
-    known = reports.find_last_report(tx, cluster_id, reports.DEMOTIONS)
-    if known is None:
+    report = reports.find_last_report(tx, cluster_id, reports.DEMOTIONS)
+    if report is None:
         return ()
-    return [Demotion(**row | {"place": Place(**row["place"])}) for row in known.document["places"]]
+    return [Demotion(**row | {"place": Place(**row["place"])}) for row in report.document["places"]]
 
 
 def find_place(uid: int, partition: str, nodes: int) -> Place:

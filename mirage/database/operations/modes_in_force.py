@@ -72,17 +72,19 @@ class ModesInForce:
 
     def describe(self) -> str:
         """Return the modes as words: shadow; act in gpu, else shadow."""
-        rest = self.cluster_mode
-        named: dict[Mode, list[str]] = {}
+        cluster_mode = self.cluster_mode
+        names_by_mode: dict[Mode, list[str]] = {}
         for name, mode in sorted(self.by_partition.items()):
-            if name and self._limit_mode(mode) is not rest:
-                named.setdefault(self._limit_mode(mode), []).append(name)
-        told = [
-            f"{mode} in {self._name_partitions(named[mode])}"
+            if name and self._limit_mode(mode) is not cluster_mode:
+                names_by_mode.setdefault(self._limit_mode(mode), []).append(name)
+        exceptions = [
+            f"{mode} in {self._name_partitions(names_by_mode[mode])}"
             for mode in reversed(list(Mode))
-            if mode in named
+            if mode in names_by_mode
         ]
-        return ", ".join([*told, f"else {rest}"]) if told else rest.value
+        return (
+            ", ".join([*exceptions, f"else {cluster_mode}"]) if exceptions else cluster_mode.value
+        )
 
     def _get_partition_mode(self, partition: str) -> Mode:
         return self._limit_mode(clusters.resolve_mode(self.by_partition, partition))

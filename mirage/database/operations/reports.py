@@ -14,7 +14,7 @@ from mirage.database.schema.upsert import put_row
 
 SHADOW = "shadow"
 DEMOTIONS = "demotions"
-"""What `services.control.demotions` found at the last tick."""
+"""The demotions that `provision.control.demotions` found at the last tick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from mirage.database.schema.tables import leases, slurm_calls, ticks
 from mirage.database.schema.upsert import build_insert, put_row
 from mirage.domain.time_units import HOUR_S
 
-_COUNTED = ("calls", "failures", "seconds", "unread")
+_COUNT_COLUMNS = ("calls", "failures", "seconds", "unread")
 KEPT_S = 30 * 86400
 """Seconds for which the hourly counts of calls are kept."""
 
@@ -73,7 +73,7 @@ def find_lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
     return None if row is None else (row.holder, row.until)
 
 
-def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, CallCounts]) -> None:
+def add_calls(tx: Transaction, cluster_id: int, at: int, counts: Mapping[str, CallCounts]) -> None:
     """Add these calls to the hour of `at`. Hours older than KEPT_S are deleted."""
     hour = at - at % HOUR_S
     rows = [
@@ -81,26 +81,26 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
             "cluster_id": cluster_id,
             "hour": hour,
             "command": command,
-            "calls": each.calls,
-            "failures": each.failures,
-            "seconds": each.seconds,
-            "unread": each.unread,
+            "calls": count.calls,
+            "failures": count.failures,
+            "seconds": count.seconds,
+            "unread": count.unread,
         }
-        for command, each in made.items()
+        for command, count in counts.items()
     ]
     if not rows:
         return
     statement = build_insert(tx, slurm_calls)
-    more = {n: slurm_calls.c[n] + statement.excluded[n] for n in _COUNTED}
+    sums = {n: slurm_calls.c[n] + statement.excluded[n] for n in _COUNT_COLUMNS}
     key = ["cluster_id", "hour", "command"]
-    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=more), rows)
+    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=sums), rows)
     old = slurm_calls.c.hour < at - KEPT_S
     tx.execute(delete(slurm_calls).where(slurm_calls.c.cluster_id == cluster_id, old))
 
 
 def sum_calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, CallCounts]:
     """Sum calls by command from `since` on, the beginning of an hour."""
-    sums = [func.sum(slurm_calls.c[name]) for name in _COUNTED]
+    sums = [func.sum(slurm_calls.c[name]) for name in _COUNT_COLUMNS]
     query = select(slurm_calls.c.command, *sums).where(*_match_calls_since(cluster_id, since))
     rows = tx.execute(query.group_by(slurm_calls.c.command))
     return {

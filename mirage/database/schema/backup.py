@@ -13,39 +13,40 @@ _PATTERN = "mirage-*-*.db"
 
 
 def copy_database(database: Path, folder: Path, *, stamp: str, keep: int) -> Path:
-    """Write a copy into `folder`, readable by its owner alone, and take away all but the newest
-    `keep` of those there. `stamp` sorts as time does.
+    """Write a copy into `folder`, readable by its owner alone, and return its path.
 
-    The name tells the schema. Raises StoreUnavailable where it cannot be read or written.
+    Of the copies there all but the newest `keep` are deleted. `stamp` sorts as time does. The
+    file's name has the schema version and the stamp. Raises StoreUnavailable if the database cannot
+    be read or the copy cannot be written.
     """
-    making = folder / ".making"
+    temporary = folder / ".making"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        making.unlink(missing_ok=True)
-        os.close(os.open(making, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        schema = _copy_into(database, making)
-        made = folder / _NAME.format(schema=schema, stamp=stamp)
-        making.replace(made)
+        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        schema = _copy_into(database, temporary)
+        copy = folder / _NAME.format(schema=schema, stamp=stamp)
+        temporary.replace(copy)
         for old in _list_oldest_first(folder)[:-keep]:
             old.unlink()
     except OSError as error:
         raise StoreUnavailable(f"no copy of {database} in {folder}: {error.strerror}") from error
     except sqlite3.Error as error:
         raise StoreUnavailable(f"no copy of {database} in {folder}: {error}") from error
-    return made
+    return copy
 
 
 def _copy_into(database: Path, into: Path) -> str:
-    """Return the schema version of the copy."""
+    """Copy the database; return the schema version of the copy, "none" if it has none."""
     source = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
     with closing(source), closing(sqlite3.connect(into)) as target:
         source.backup(target)
         try:
-            found = target.execute(query).fetchone()
+            version_row = target.execute(query).fetchone()
         except sqlite3.OperationalError:
             return "none"
-    return "none" if found is None else str(found[0])
+    return "none" if version_row is None else str(version_row[0])
 
 
 def _list_oldest_first(folder: Path) -> list[Path]:

@@ -54,8 +54,8 @@ class Store:
     """One database. `url`: `sqlite:////var/lib/mirage/mirage.db` or `postgresql://host/name`."""
 
     def __init__(self, url: str, *, durable: bool = True) -> None:
-        """`durable`: what is committed survives a power cut. A demo does without on SQLite: its
-        commits need not wait for the disk."""
+        """`durable`: what is committed survives a power cut. A demo on SQLite is not durable, so
+        its commits need not wait for the disk."""
         self._url = parse_url(url)
         self._engine = make_engine(self._url, durable=durable)
 
@@ -63,12 +63,12 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """Open a transaction that may write. It is committed at the end, or rolled back by an
         exception."""
-        last: list[Callable[[Transaction], None]] = []
+        actions: list[Callable[[Transaction], None]] = []
         with _translate_errors(self._url), self._engine.connect() as tx, tx.begin():
-            tx.execution_options(**{_BEFORE_COMMIT: last})
+            tx.execution_options(**{_BEFORE_COMMIT: actions})
             yield tx
-            for act in last:
-                act(tx)
+            for action in actions:
+                action(tx)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -91,34 +91,35 @@ class Store:
     def check_schema(self) -> None:
         """Raise SchemaMismatch unless the database has the schema that this program needs."""
         with self.read() as tx:
-            found = read_schema_version(tx)
+            schema = read_schema_version(tx)
         where = describe_database(self._url)
-        if found is None:
+        if schema is None:
             raise SchemaMismatch(f"{where} has no schema yet: run `mirage db upgrade`")
-        if found < SCHEMA:
+        if schema < SCHEMA:
             raise SchemaMismatch(
-                f"{where} has schema {found}, this program needs {SCHEMA}: run `mirage db upgrade`"
+                f"{where} has schema {schema}, this program needs {SCHEMA}: run `mirage db upgrade`"
             )
-        if found > SCHEMA:
-            raise build_newer_schema_error(where, found)
+        if schema > SCHEMA:
+            raise build_newer_schema_error(where, schema)
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def run_before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
-    """Have `act` write as the last thing of this transaction, so what it locks is locked briefly.
+def run_before_commit(tx: Transaction, action: Callable[[Transaction], None]) -> None:
+    """Have `action` write as the last thing of this transaction, so its locks are held briefly.
 
-    Only in one of `Store.begin`: others, as a migration's, end elsewhere and call nothing.
+    This works only in a transaction of `Store.begin`. In another one, such as a migration's, the
+    action is never called.
     """
-    last: list[Callable[[Transaction], None]] | None
-    if (last := tx.get_execution_options().get(_BEFORE_COMMIT)) is not None:
-        last.append(act)
+    actions: list[Callable[[Transaction], None]] | None
+    if (actions := tx.get_execution_options().get(_BEFORE_COMMIT)) is not None:
+        actions.append(action)
 
 
-def build_newer_schema_error(where: str, found: str) -> SchemaMismatch:
+def build_newer_schema_error(where: str, version: str) -> SchemaMismatch:
     return SchemaMismatch(
-        f"{where} has schema {found}, newer than {SCHEMA}, the newest this program knows: "
+        f"{where} has schema {version}, newer than {SCHEMA}, the newest this program knows: "
         "use the Mirage that upgraded it, or a later one"
     )
 
@@ -128,21 +129,21 @@ def read_schema_version(tx: Transaction) -> str | None:
     empty."""
     if not inspect(tx).has_table(VERSION_TABLE):
         return None
-    found = tx.scalar(select(literal_column("version_num")).select_from(table(VERSION_TABLE)))
-    return None if found is None else str(found)
+    version = tx.scalar(select(literal_column("version_num")).select_from(table(VERSION_TABLE)))
+    return None if version is None else str(version)
 
 
 def mask_url(url: str) -> str:
-    """Return the URL without its secrets, as it is written if it has none; nothing of a malformed
-    URL."""
+    """Return the URL with its secrets masked. A URL without secrets is returned unchanged, and
+    nothing of a malformed one."""
     try:
-        read = make_url(url)
+        parsed = make_url(url)
     except (ArgumentError, ValueError):
         return "***"
-    if read.password is None and not any("password" in name.lower() for name in read.query):
+    if parsed.password is None and not any("password" in name.lower() for name in parsed.query):
         return url
-    query = {k: "hidden" if "password" in k.lower() else v for k, v in read.query.items()}
-    return read.set(query=query).render_as_string(hide_password=True)
+    query = {k: "hidden" if "password" in k.lower() else v for k, v in parsed.query.items()}
+    return parsed.set(query=query).render_as_string(hide_password=True)
 
 
 def parse_url(url: str) -> URL:
@@ -197,7 +198,7 @@ def _configure_sqlite(engine: Engine, *, foreign_keys: bool, durable: bool) -> N
     def on_connect(connection: Any, _record: object) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
-        # An intention must be on disk before Slurm is told, so not NORMAL.
+        # Not NORMAL: an intended move must be on disk before it is sent to Slurm.
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
@@ -234,13 +235,13 @@ def _translate_errors(url: URL) -> Iterator[None]:
     except InterfaceError as error:
         raise build_unavailable_error(url, error) from error
     except PoolTimeout as error:
-        said = "all connections are in use: there are too many requests at once; try again later"
-        raise StoreUnavailable(f"cannot use {describe_database(url)}: {said}") from error
+        reason = "all connections are in use: there are too many requests at once; try again later"
+        raise StoreUnavailable(f"cannot use {describe_database(url)}: {reason}") from error
 
 
 def build_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailable:
-    why = _explain_unusable_file(url) or _format_error(error, url)
-    return StoreUnavailable(f"cannot use {describe_database(url)}: {why}")
+    reason = _explain_unusable_file(url) or _format_error(error, url)
+    return StoreUnavailable(f"cannot use {describe_database(url)}: {reason}")
 
 
 def _explain_unusable_file(url: URL) -> str:
@@ -285,7 +286,7 @@ def _format_error(error: DBAPIError, url: URL) -> str:
 
 
 def _serialize_json(value: object) -> str:
-    # NaN is no JSON, and PostgreSQL refuses it: better told here, on both.
+    # NaN is no JSON, and PostgreSQL refuses it. Refused here, it is refused by both databases.
     return json.dumps(value, allow_nan=False, default=_to_plain_value, separators=(",", ":"))
 
 

@@ -1,7 +1,7 @@
-"""Rows of many links at once: (chain, index) pairs as one parameter, however many they are.
+"""Selects the rows of many links: their (chain, index) pairs are one parameter, however many.
 
-Written out, thousands of pairs are as many comparisons of each row to PostgreSQL, and to SQLite a
-reason to read the whole index.
+A list of thousands of pairs in the statement itself would be slow. PostgreSQL would compare each
+row with every pair, and SQLite would read the whole index.
 """
 
 import json
@@ -27,13 +27,13 @@ _POSTGRESQL = (
 def match_links(dialect: str, chain_id: Column[str], index: Column[int]) -> ColumnElement[bool]:
     """Return the condition that (`chain_id`, `index`) is one of the links in the parameter `pairs`.
 
-    `dialect` is that of the transaction. `pack_links` makes the parameter. So a statement with the
-    condition can be built once and run often.
+    `dialect` is that of the transaction. `pack_links` makes the parameter's value, so a statement
+    with this condition can be built once and run often.
     """
-    words = _SQLITE if dialect == "sqlite" else _POSTGRESQL
-    named = text(words).bindparams(bindparam("pairs", type_=Text))
-    wanted = named.columns(chain_id=Text, index=BigInteger).subquery("wanted")
-    return tuple_(chain_id, index).in_(select(wanted.c.chain_id, wanted.c.index))
+    sql = _SQLITE if dialect == "sqlite" else _POSTGRESQL
+    bound = text(sql).bindparams(bindparam("pairs", type_=Text))
+    pairs = bound.columns(chain_id=Text, index=BigInteger).subquery("wanted")
+    return tuple_(chain_id, index).in_(select(pairs.c.chain_id, pairs.c.index))
 
 
 def pack_links(links: Iterable[LinkKey]) -> str:

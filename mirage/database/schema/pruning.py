@@ -1,4 +1,4 @@
-"""Removes old rows; `services.operations.retention` says which, and how old."""
+"""Removes old rows; `service.retention` decides which rows, and how old they may be."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from mirage.database.schema.tables import (
 )
 from mirage.domain.chain import ChainState
 
-_OF_LINKS = (links, decisions, forecasts, would_free, outcomes)
-"""The other tables that refer to a chain."""
+_LINK_TABLES = (links, decisions, forecasts, would_free, outcomes)
+"""The tables that refer to a chain's links. A chain with a row in one of them is not empty."""
 _OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
@@ -29,49 +29,57 @@ class EventFilter:
 
     words: Collection[str]
     beginnings: Collection[str]
-    of_owners: str
-    """Beginnings of events that are meant only if the chain's owner acted."""
+    owner_beginning: str
+    """One of the beginnings. An event that begins so is chosen only if the chain's owner acted."""
 
 
 def prune_audit(
-    tx: Transaction, cluster_id: int, before: int, most: int, *, events: EventFilter | None = None
+    tx: Transaction, cluster_id: int, before: int, limit: int, *, events: EventFilter | None = None
 ) -> int:
-    """Take away up to `most` rows from before then, of these events (None: of all).
+    """Delete up to `limit` rows from before that instant; return how many were deleted.
 
-    What tells of a chain that is not over stays: its whole past can be looked up. Returns how many.
+    `events`: only rows of these events; None: of all events. Rows about a chain that is not over
+    stay, so that its whole past can be looked up.
     """
-    its_chain = chains.c.chain_id == audit.c.chain_id
-    stays: ColumnElement[bool] = chains.c.state.not_in(_OVER)
-    wanted: list[ColumnElement[bool]] = [audit.c.cluster_id == cluster_id, audit.c.at < before]
+    is_its_chain = chains.c.chain_id == audit.c.chain_id
+    must_stay: ColumnElement[bool] = chains.c.state.not_in(_OVER)
+    conditions: list[ColumnElement[bool]] = [audit.c.cluster_id == cluster_id, audit.c.at < before]
     if events is not None:
-        begins = [audit.c.event.startswith(word, autoescape=True) for word in events.beginnings]
-        wanted += [audit.c.chain_id.is_not(None), or_(audit.c.event.in_(events.words), *begins)]
-        by_owner = audit.c.event.startswith(events.of_owners, autoescape=True)
-        stays = or_(stays, and_(by_owner, chains.c.user != audit.c.actor))
-    wanted.append(~select(chains.c.chain_id).where(its_chain, stays).exists())
-    old = select(audit.c.id).where(*wanted).order_by(audit.c.id).limit(most)
+        begins_with = [
+            audit.c.event.startswith(word, autoescape=True) for word in events.beginnings
+        ]
+        conditions += [
+            audit.c.chain_id.is_not(None),
+            or_(audit.c.event.in_(events.words), *begins_with),
+        ]
+        is_order = audit.c.event.startswith(events.owner_beginning, autoescape=True)
+        must_stay = or_(must_stay, and_(is_order, chains.c.user != audit.c.actor))
+    conditions.append(~select(chains.c.chain_id).where(is_its_chain, must_stay).exists())
+    old = select(audit.c.id).where(*conditions).order_by(audit.c.id).limit(limit)
     return tx.execute(delete(audit).where(audit.c.id.in_(old))).rowcount
 
 
-def prune_empty_chains(tx: Transaction, cluster_id: int, before: int, most: int) -> int:
-    """Delete up to `most` chains from before then that are over and of which Slurm has never shown
+def prune_empty_chains(tx: Transaction, cluster_id: int, before: int, limit: int) -> int:
+    """Delete up to `limit` chains from before then that are over and of which Slurm has never shown
     a job.
 
     Returns the number of deleted chains.
     """
-    named = [select(t.c.chain_id).where(t.c.chain_id == chains.c.chain_id) for t in _OF_LINKS]
+    references = [
+        select(t.c.chain_id).where(t.c.chain_id == chains.c.chain_id) for t in _LINK_TABLES
+    ]
     query = (
         select(chains.c.chain_id)
         .where(
             chains.c.cluster_id == cluster_id,
             chains.c.created_at < before,
             chains.c.state.in_(_OVER),
-            *(~of_it.exists() for of_it in named),
+            *(~reference.exists() for reference in references),
         )
         .order_by(chains.c.created_at, chains.c.chain_id)
-        .limit(most)
+        .limit(limit)
     )
-    gone = list(tx.scalars(query.with_for_update(skip_locked=True)))
+    chain_ids = list(tx.scalars(query.with_for_update(skip_locked=True)))
     for table in (recipes, situations, chains):
-        tx.execute(delete(table).where(table.c.chain_id.in_(gone)))
-    return len(gone)
+        tx.execute(delete(table).where(table.c.chain_id.in_(chain_ids)))
+    return len(chain_ids)

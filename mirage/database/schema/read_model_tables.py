@@ -19,7 +19,7 @@ from sqlalchemy import (
 
 from mirage.database.schema.tables import make_cluster_column, metadata
 
-# What pages show of waits and of the queue, summed up by the worker (docs/concepts/forecast.md).
+# Sums of waits and of the queue that the worker makes for pages (docs/concepts/forecast.md).
 
 wait_sums = Table(
     "wait_sums",
@@ -50,7 +50,7 @@ queue_now = Table(
     Column("plans", JSON),  # by job, the start that Slurm plans
 )
 
-# What a job of some shape would wait if submitted now, foretold by the worker.
+# Forecasts, made by the worker, of the wait of a job of some shape if it was submitted now.
 shapes = Table(
     "shapes",
     metadata,
@@ -63,7 +63,7 @@ shapes = Table(
     Column("usual", BigInteger, nullable=False),  # jobs of it lately; 0: somebody asked
     Column("asked_at", BigInteger, nullable=False),  # 0: nobody asked
     Column("asked_by", BigInteger),  # a uid
-    Column("at", BigInteger),  # NULL: not foretold yet
+    Column("at", BigInteger),  # when the forecast was made; NULL: there is none yet
     Column("p10_s", Float),
     Column("p50_s", Float),
     Column("p90_s", Float),
@@ -71,7 +71,7 @@ shapes = Table(
     Column("refused", Text, nullable=False),
 )
 
-# What the users of jobs would have been told as they submitted them.
+# Forecasts that the users of jobs would have got when they submitted them.
 shape_trials = Table(
     "shape_trials",
     metadata,
@@ -86,7 +86,7 @@ shape_trials = Table(
     Index(None, "cluster_id", "at"),
 )
 
-# And how near that came, of each source.
+# The accuracy of these forecasts, by source.
 shape_quality = Table(
     "shape_quality",
     metadata,
@@ -106,7 +106,7 @@ reports = Table(
     Column("document", JSON, nullable=False),
 )
 
-# What was foretold of a job's wait when it was submitted, until it is known.
+# The forecast of a job's wait, made at its submission and kept until the wait is known.
 foretold = Table(
     "foretold",
     metadata,

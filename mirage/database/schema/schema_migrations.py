@@ -49,9 +49,9 @@ def _open_migration(url: str, migrations_dir: Path) -> Iterator[Config]:
 
 
 def _refuse_newer_schema(connection: Connection, where: str) -> None:
-    found = read_schema_version(connection)
-    if found is not None and found > SCHEMA:
-        raise build_newer_schema_error(where, found)
+    version = read_schema_version(connection)
+    if version is not None and version > SCHEMA:
+        raise build_newer_schema_error(where, version)
 
 
 def _build_config(migrations_dir: Path) -> Config:

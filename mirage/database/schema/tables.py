@@ -43,9 +43,9 @@ clusters = Table(
     Column("id", SERIAL, primary_key=True),
     Column("name", Text, nullable=False),
     Column("history_until", BigInteger),  # accounting has been read up to here
-    Column("pushed_at", BigInteger),  # when slurmctld last told of an end
+    Column("pushed_at", BigInteger),  # when slurmctld last pushed the end of a job
     Column("pushed_link_at", BigInteger),  # the same, of a link
-    Column("push_missed_at", BigInteger),  # when the queue told first of a link's end
+    Column("push_missed_at", BigInteger),  # when the queue last showed a link's end before a push
     Column("node_asked_at", BigInteger),  # when a link on another host last asked
     Column("demoted_at", BigInteger),  # when wrong forecasts last took it from act to shadow
     UniqueConstraint("name"),
@@ -114,16 +114,16 @@ chains = Table(
     Column("links_planned", BigInteger),
     Column("policy", Text),
     Column("overlap_price", Float, nullable=False),
-    Column("asked_price", Float),  # NULL: nobody gave one (overlap_price.py)
+    Column("asked_price", Float),  # NULL: nobody gave a price (mirage/chains/overlap_price.py)
     Column("start_up_s", BigInteger),
     Column("missed_s", BigInteger),
     Column("total_s", BigInteger),
-    Column("max_overlap_s", BigInteger),  # NULL: nobody said (Chain.allowed_overlap_s)
+    Column("max_overlap_s", BigInteger),  # NULL: nobody gave one (Chain.get_allowed_overlap_s)
     Column("presubmit", Text, nullable=False),
     Column("style", Text),  # NULL: concurrent, of chains from before there was sequential
     Column("mode", Text, nullable=False),
     Column("min_runtime_s", BigInteger),  # NULL: ten minutes
-    Column("max_returns", BigInteger),  # NULL: nobody said, and its links give nothing back
+    Column("max_returns", BigInteger),  # NULL: nobody gave one, and its links give nothing back
     Column("created_at", BigInteger, nullable=False),
     Column("actor", Text),  # who brought it into its state (chain_cause.py); NULL: it goes on
     Column("reason", Text),
@@ -135,18 +135,18 @@ chains = Table(
     Column("risk_link", BigInteger),
     Column("risk_job", BigInteger),
     Column("risk_detail", Text),
-    Column("resumed_at", BigInteger),  # when somebody last asked for that
-    Column("registered_job", BigInteger),  # the first link's, by its registrant's word
+    Column("resumed_at", BigInteger),  # when somebody last asked to resume it
+    Column("registered_job", BigInteger),  # the first link's, as its registrant gave it
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
 )
 
-# Of earlier releases, whose service submitted links: pruned with the chain, and not read.
+# Rows of earlier releases, whose service submitted links: not read, and pruned with the chain.
 recipes = Table(
     "recipes",
     metadata,
     Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
-    Column("uid", BigInteger, nullable=False),  # whose word it is
+    Column("uid", BigInteger, nullable=False),  # of the user who gave it
     Column("recipe", JSON, nullable=False),
 )
 
@@ -168,7 +168,7 @@ links = Table(
     Column("eligible", BigInteger),
     Column("freed_at", BigInteger),
     Column("freed_by", Text),
-    Column("plan_min", BigInteger),  # as its dependency says: minutes after its predecessor's start
+    Column("plan_min", BigInteger),  # its dependency's: minutes after its predecessor's start
     Column("planned_release", BigInteger),
     Column("planned_by", Text),
     Column("start", BigInteger),
@@ -177,16 +177,16 @@ links = Table(
     Column("seen_at", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
     Column("hindered", Text, nullable=False),
-    Column("pushed_at", BigInteger),  # when slurmctld told of its end
+    Column("pushed_at", BigInteger),  # when slurmctld pushed its end
     Column("planned_start", BigInteger),  # by Slurm, while it waits
     Column("expected_end", BigInteger),  # by Slurm, while it runs
     Column("held_at", BigInteger),  # by Mirage, which may release that hold; NULL: it has none
     Column("replaced_at", BigInteger),  # when its job took the place of one that never ran
     Column("returns", BigInteger, nullable=False),  # jobs of it that gave their nodes back
-    Column("returned_s", BigInteger, nullable=False),  # for which these held them
-    Column("returned_at", BigInteger),  # the last time
-    Column("returned_left_s", BigInteger),  # of its predecessor, then
-    Column("returned_wait_s", BigInteger),  # for which the last one had waited
+    Column("returned_s", BigInteger, nullable=False),  # for which these jobs held the nodes
+    Column("returned_at", BigInteger),  # when a job last gave them back
+    Column("returned_left_s", BigInteger),  # its predecessor's time left at that instant
+    Column("returned_wait_s", BigInteger),  # for which that job had waited
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
@@ -222,7 +222,8 @@ decisions = Table(
     Index(None, "cluster_id", "effect"),
 )
 
-# What Slurm was told lately at somebody's word (chains/orders.py): not said again at every look.
+# Moves that somebody ordered lately (mirage/database/chains/orders.py), so that none is sent again
+# at every look.
 orders = Table(
     "orders",
     metadata,
@@ -254,7 +255,7 @@ forecasts = Table(
     Index(None, "cluster_id", "at"),
 )
 
-# No foreign keys to chains and jobs: the audit outlives what it tells of.
+# No foreign keys to chains and jobs: the audit outlives them.
 audit = Table(
     "audit",
     metadata,
@@ -280,7 +281,8 @@ leases = Table(
     Column("until", BigInteger, nullable=False),
 )
 
-# While a row is here nothing acts, whatever the modes say (services/control/kill_switch.py).
+# While a cluster has a row here, nothing acts, whatever its modes are
+# (mirage/provision/control/kill_switch.py).
 kill_switches = Table(
     "kill_switches",
     metadata,
@@ -291,7 +293,7 @@ kill_switches = Table(
     Column("stopped", JSON, nullable=False),  # partitions that acted; "" is the cluster
 )
 
-# What an admin has set in the place of the configuration's.
+# The limits that an admin has set, in place of the configuration's.
 limits = Table(
     "limits",
     metadata,
@@ -302,7 +304,7 @@ limits = Table(
     Column("set_at", BigInteger, nullable=False),
 )
 
-# What asking Slurm has cost, by hour, so that every process can tell it.
+# The cost of Slurm calls by hour, so that every process can show it.
 slurm_calls = Table(
     "slurm_calls",
     metadata,
@@ -328,7 +330,7 @@ ticks = Table(
     Column("version", Text, nullable=False),
 )
 
-# Of the secret itself only a hash is kept: whoever reads this table can use no token.
+# Only a hash of the secret is kept: whoever reads this table can use no token.
 tokens = Table(
     "tokens",
     metadata,
@@ -346,7 +348,7 @@ tokens = Table(
     Column("revoked_at", BigInteger),
 )
 
-# Of a browser that has shown a token; again only a hash of what its cookie holds.
+# The sessions of browsers that have shown a token; again only a hash of the cookie's value.
 sessions = Table(
     "sessions",
     metadata,
@@ -366,7 +368,8 @@ idempotency_keys = Table(
     Index(None, "at"),
 )
 
-# What has changed, in the order of its commits: `seq` counts without a gap (events/changes.py).
+# Changes in the order of their commits; `seq` counts without a gap
+# (mirage/database/events/changes.py).
 changes = Table(
     "changes",
     metadata,
@@ -384,7 +387,7 @@ change_counts = Table(
 )
 
 
-# What is to be told of a chain, a row for each channel; no foreign key: it outlives the chain.
+# Notices about chains, a row for each channel. No foreign key: a notice outlives its chain.
 notices = Table(
     "notices",
     metadata,
@@ -405,7 +408,7 @@ notices = Table(
     Index("ix_notices_cluster_id_sent_at", "cluster_id", "sent_at"),
 )
 
-# How each chain stood when notices were last written.
+# The state of each chain when notices were last written.
 situations = Table(
     "situations",
     metadata,

@@ -50,10 +50,10 @@ def _build_upsert(
     """Build a statement and keep it, as building it costs more than running it."""
     statement = build_dialect_insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
-    owner = changes.get("cluster_id")
-    mine = None if owner is None else table.c.cluster_id == owner
-    statement = statement.on_conflict_do_update(index_elements=key, set_=changes, where=mine)
-    # Without it SQLAlchemy keeps the number of rows of an UPDATE or DELETE only.
+    new_cluster = changes.get("cluster_id")
+    is_own_row = None if new_cluster is None else table.c.cluster_id == new_cluster
+    statement = statement.on_conflict_do_update(index_elements=key, set_=changes, where=is_own_row)
+    # Without this option SQLAlchemy keeps the number of rows of an UPDATE or DELETE only.
     return statement.execution_options(preserve_rowcount=True)
 
 

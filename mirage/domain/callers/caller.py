@@ -15,8 +15,8 @@ service's host and of whom Slurm has shown no job. (A container has no user's ac
 
 JOBS, USAGE, NODES, PARTITIONS = "jobs", "usage", "nodes", "partitions"
 EVERYTHING = frozenset({JOBS, USAGE, NODES, PARTITIONS})
-"""The words of PrivateData that hide something in Mirage. The other words (accounts, users, events,
-reservations, cloud) are about things that Mirage never shows."""
+"""The words of Slurm's PrivateData that hide something in Mirage. Its other words (accounts, users,
+events, reservations, cloud) are about things that Mirage never shows."""
 
 
 class Role(StrEnum):
@@ -25,7 +25,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     """Sees what the cluster hides from nobody, and changes nothing."""
     USER = "user"
-    """Also sees and steers the own chains."""
+    """Also sees and steers their own chains."""
     COORDINATOR = "coordinator"
     """Also sees and steers the chains of accounts that the caller coordinates in Slurm."""
     ADMIN = "admin"
@@ -113,5 +113,5 @@ class Principal:
         return NOBODY_UID if self.role is Role.VIEWER else self.uid
 
     def _is_theirs(self, uid: int, accounts: Collection[str]) -> bool:
-        mine = self._own_uid == uid != NOBODY_UID
-        return mine or (bool(accounts) and set(accounts) <= self.accounts)
+        is_owner = self._own_uid == uid != NOBODY_UID
+        return is_owner or (bool(accounts) and set(accounts) <= self.accounts)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-_SHOWN = 8
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,10 @@ class MoveScope:
 
         Slurm's account names are the same in upper and lower case.
         """
-        mine = self.uid is not None and uid == self.uid
-        return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
+        is_own_job = self.uid is not None and uid == self.uid
+        return (
+            self.everybody or is_own_job or account.casefold() in map(str.casefold, self.accounts)
+        )
 
     def describe_scope(self) -> str:
         if not self.known:
@@ -33,8 +35,8 @@ class MoveScope:
         if not self.accounts:
             return "only its own jobs: it is neither Operator nor coordinator of an account"
         names = sorted(self.accounts)
-        more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
-        return f"jobs of accounts that it coordinates ({', '.join(names[:_SHOWN])}{more})"
+        more = f" and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
+        return f"jobs of accounts that it coordinates ({', '.join(names[:_MOST_NAMES])}{more})"
 
 
 EVERYBODY = MoveScope(everybody=True)

@@ -11,10 +11,12 @@ service is refused."""
 
 
 def build_signed_text(method: str, target: str, body: bytes, cluster: str) -> str:
-    """`target`: the path with its query. `cluster`: of the service, in any case of its letters.
+    """Build the text: method, target, hash of the body, cluster and `SERVICE`.
 
-    A client knows the name by its own configuration or Slurm's (slurm_plugin/mirage_service.py),
-    never by the word of whoever it asks.
+    `target`: the path with its query. `cluster`: the name of the service's cluster, in upper or
+    lower case. A client must take the name from its own or Slurm's configuration
+    (slurm_plugin/mirage_service.py), never from an answer of the service that it asks. Otherwise a
+    false service could get a credential that is good at the real one.
     """
     return f"{build_unnamed_text(method, target, body)} {cluster.lower()} {SERVICE}"
 

@@ -1,4 +1,4 @@
-"""Tells names and addresses of this host, to which no network carries what is sent."""
+"""Recognizes names and addresses of this host: data that is sent there crosses no network."""
 
 from ipaddress import ip_address
 

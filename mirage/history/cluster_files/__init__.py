@@ -1,3 +1,1 @@
-"""Cluster files (C.toml): parsers and writers of simulated machines and their scheduler
-settings.
-"""
+"""Cluster files (C.toml): reads and writes simulated machines and their scheduler settings."""

@@ -1,6 +1,6 @@
-"""Values of cluster files: each reader takes what TOML gave and returns what Params holds.
+"""Parsers of single values of a cluster file, from TOML's value to that of `Params`.
 
-A reader raises ValueError (or MalformedText) with what the value must be.
+A parser raises ValueError (or MalformedText) with a text on what the value must be.
 """
 
 import re
@@ -19,9 +19,9 @@ from mirage.slurm.text.releases import parse_version
 FieldParser = Callable[[Any], Any]
 
 _LONGEST_NAME = 40
-"""Of a ClusterName in Slurm, and so in the database."""
+"""The most characters of a ClusterName in Slurm, and so in the database."""
 _LARGEST = 1 << 40
-"""Of any number of a file: sums and products of them stay inside 64 bits."""
+"""The largest number of a file. Sums and products of such numbers fit into 64 bits."""
 _NUMBERS = re.compile(r"[\d\s,-]+")
 HARMLESS_FLAGS = frozenset({"FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC", "NO_NORMAL_TRES"})
 """Words of PriorityFlags that the simulator obeys anyway, or that change nothing in it."""
@@ -119,8 +119,8 @@ def parse_select_type(value: Any) -> SelectType:
     try:
         return SelectType(value)
     except ValueError:
-        known = " or ".join(f'"{s}"' for s in SelectType)
-        raise ValueError(f"not simulated: must be {known}") from None
+        choices = " or ".join(f'"{s}"' for s in SelectType)
+        raise ValueError(f"not simulated: must be {choices}") from None
 
 
 def parse_slurm_version(value: Any) -> str:
@@ -195,8 +195,8 @@ def parse_outage(value: Any) -> Outage:
     try:
         return Outage(parse_text(value).lower())
     except ValueError:
-        known = ", ".join(f'"{o.value.upper()}"' for o in Outage)
-        raise ValueError(f"must be one of {known}") from None
+        choices = ", ".join(f'"{o.value.upper()}"' for o in Outage)
+        raise ValueError(f"must be one of {choices}") from None
 
 
 def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser:
@@ -224,10 +224,10 @@ def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser
 def _parse_node_numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
     if isinstance(value, list):
         return [int(build_count_parser(0)(n)) for n in value]
-    written = parse_text(value)
-    if _NUMBERS.fullmatch(written):
-        return [int(n) for n in expand_hostlist(f"[{written}]")]
-    hosts = expand_hostlist(written)
+    text = parse_text(value)
+    if _NUMBERS.fullmatch(text):
+        return [int(n) for n in expand_hostlist(f"[{text}]")]
+    hosts = expand_hostlist(text)
     unknown = [host for host in hosts if host not in number_of]
     if unknown and not number_of:
         raise ValueError("host names are known only if [cluster] node_names is set")

@@ -28,7 +28,7 @@ from mirage.simulator.types import (
 from mirage.slurm.text.hostlist import MOST_HOSTS
 
 FieldParsers = Mapping[str, tuple[str, FieldParser]]
-"""By key: the field it becomes, and its reader."""
+"""By key: the field of `Params` (or of a row's class) that the key sets, and its parser."""
 Table = dict[str, Any]
 
 
@@ -38,7 +38,7 @@ class ClusterFile:
 
     params: Params
     node_names: tuple[str, ...]
-    """By node number; empty where the file has none."""
+    """Node names by node number; empty if the file has none."""
     warnings: tuple[str, ...]
     """Sentences on settings that are valid but may not be meant."""
 
@@ -46,7 +46,11 @@ class ClusterFile:
         """Return MaxTime by partition, for partitions with a limit for jobs of every QOS."""
         if any(qos.overrides_max_time for qos in self.params.qos):
             return {}
-        return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
+        return {
+            partition.name: partition.max_time_s
+            for partition in self.params.partitions
+            if partition.max_time_s
+        }
 
 
 def load_cluster_params(path: Path) -> Params:
@@ -57,33 +61,33 @@ def load_cluster_params(path: Path) -> Params:
 def load_cluster_file(path: Path) -> ClusterFile:
     """Load a whole cluster file. Raises ConfigError, which lists every fault of the file."""
     try:
-        written = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
-    return parse_cluster_file(written, str(path))
+    return parse_cluster_file(text, str(path))
 
 
-def parse_cluster_file(written: str, source: str) -> ClusterFile:
+def parse_cluster_file(text: str, source: str) -> ClusterFile:
     """Parse the text of a cluster file. `source` is the name of the file in faults. Raises
     ConfigError, which lists every fault."""
     try:
-        document = tomllib.loads(written)
-    except (ValueError, RecursionError) as error:  # tomllib lets through what int() says
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: int() in tomllib may raise it
         raise ConfigError(source, [f"not TOML: {error}"]) from error
-    reading = _DocumentReader(document)
-    given = reading.parse_fields()
-    if reading.faults:
-        raise ConfigError(source, reading.faults)
-    params = Params(**given)
+    reader = _DocumentReader(document)
+    values_by_field = reader.parse_fields()
+    if reader.faults:
+        raise ConfigError(source, reader.faults)
+    params = Params(**values_by_field)
     warnings = (
         *_describe_no_scheduler(params),
         *_describe_unchecked_release(params.slurm_version),
         *_describe_reservation_overlaps(params.reservations),
         *_describe_outage_overlaps(params.node_events),
     )
-    return ClusterFile(params=params, node_names=reading.node_names, warnings=warnings)
+    return ClusterFile(params=params, node_names=reader.node_names, warnings=warnings)
 
 
 _CLUSTER: FieldParsers = {
@@ -165,7 +169,7 @@ def _build_period_keys(nodes: FieldParser) -> FieldParsers:
 
 
 class _DocumentReader:
-    """One document on its way to Params; faults gather in `faults`."""
+    """Parses one document into the fields of Params, and collects all faults in `faults`."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.faults = [
@@ -177,19 +181,20 @@ class _DocumentReader:
     def parse_fields(self) -> Table:
         """Return the fields of Params that the document gives. The result is valid only if `faults`
         is empty."""
-        given = self._parse_section("cluster", _CLUSTER, needed=("name", "nodes"))
-        given |= self._parse_section("scheduler", _SCHEDULER)
-        self.node_names = given.pop("node_names", ())
+        settings = self._parse_section("cluster", _CLUSTER, required=("name", "nodes"))
+        settings |= self._parse_section("scheduler", _SCHEDULER)
+        self.node_names = settings.pop("node_names", ())
         groups = tuple(
-            NodeGroup(**row) for row in self._parse_rows("nodes", _NODES, needed=("count", "CPUs"))
+            NodeGroup(**row)
+            for row in self._parse_rows("nodes", _NODES, required=("count", "CPUs"))
         )
-        total = given.get("nodes", 0)
+        total = settings.get("nodes", 0)
         self._check_nodes(total, groups)
         nodes = values.build_node_list_parser(total, self.node_names)
         partitions = self._parse_rows(
-            "partitions", _build_partition_keys(nodes), needed=("PartitionName",)
+            "partitions", _build_partition_keys(nodes), required=("PartitionName",)
         )
-        found: Table = {
+        lists: Table = {
             "node_groups": groups,
             "partitions": tuple(Partition(**row) for row in partitions),
             "qos": self._parse_qos(),
@@ -198,24 +203,24 @@ class _DocumentReader:
             "shares": self._parse_shares(),
         }
         self._check_names("partitions", [p["name"] for p in partitions])
-        known = {f.name for f in fields(Params)}
-        return {k: v for k, v in given.items() if k in known} | {
-            k: v for k, v in found.items() if v
+        names = {f.name for f in fields(Params)}
+        return {k: v for k, v in settings.items() if k in names} | {
+            k: v for k, v in lists.items() if v
         }
 
     def _parse_qos(self) -> tuple[Qos, ...]:
-        rows = self._parse_rows("qos", _QOS, needed=("Name",))
+        rows = self._parse_rows("qos", _QOS, required=("Name",))
         self._check_names("qos", [row["name"] for row in rows])
         return tuple(Qos(**row.pop("tres", {}), **row) for row in rows)
 
     def _parse_shares(self) -> tuple[tuple[str, int], ...]:
-        rows = self._parse_rows("accounts", _ACCOUNT, needed=("Account", "Fairshare"))
+        rows = self._parse_rows("accounts", _ACCOUNT, required=("Account", "Fairshare"))
         self._check_names("accounts", [row["account"] for row in rows])
         return tuple((row["account"], row["shares"]) for row in rows)
 
     def _parse_reservations(self, nodes: FieldParser) -> tuple[Reservation, ...]:
         keys = {"ReservationName": ("name", values.parse_text)} | dict(_build_period_keys(nodes))
-        rows = self._parse_rows("reservations", keys, needed=("StartTime", "EndTime"))
+        rows = self._parse_rows("reservations", keys, required=("StartTime", "EndTime"))
         self._check_periods("reservations", rows)
         return tuple(Reservation(**row) for row in rows)
 
@@ -223,7 +228,7 @@ class _DocumentReader:
         """Return the events sorted. If several events change a node at one instant, the worst one
         comes last."""
         keys = {"State": ("state", values.parse_outage)} | dict(_build_period_keys(nodes))
-        rows = self._parse_rows("outages", keys, needed=("State", "StartTime", "Nodes"))
+        rows = self._parse_rows("outages", keys, required=("State", "StartTime", "Nodes"))
         self._check_periods("outages", rows)
         events: set[NodeEvent] = set()
         for row in rows:
@@ -236,85 +241,93 @@ class _DocumentReader:
 
     def _parse_capacity(self, total: int) -> set[NodeEvent]:
         events: set[NodeEvent] = set()
-        before, last = total, -1
-        for i, row in enumerate(self._parse_rows("capacity", _CAPACITY, needed=("from", "nodes"))):
-            at, now = row["at"], row["nodes"]
-            if at <= last:
+        earlier_nodes, latest = total, -1
+        for i, row in enumerate(
+            self._parse_rows("capacity", _CAPACITY, required=("from", "nodes"))
+        ):
+            instant, nodes = row["at"], row["nodes"]
+            if instant <= latest:
                 self.faults.append(
                     f"[[capacity]] {i + 1}: `from` must be later than in the section before"
                 )
-            if now > total:
-                self.faults.append(f"[[capacity]] {i + 1} nodes = {now}: the cluster has {total}")
+            if nodes > total:
+                self.faults.append(f"[[capacity]] {i + 1} nodes = {nodes}: the cluster has {total}")
                 continue
-            last = at
-            events |= {NodeEvent(at, node, Outage.DRAIN) for node in range(now, before)}
-            events |= {NodeEvent(at, node, Outage.RESUME) for node in range(before, now)}
-            before = now
+            latest = instant
+            events |= {
+                NodeEvent(instant, node, Outage.DRAIN) for node in range(nodes, earlier_nodes)
+            }
+            events |= {
+                NodeEvent(instant, node, Outage.RESUME) for node in range(earlier_nodes, nodes)
+            }
+            earlier_nodes = nodes
         return events
 
-    def _parse_section(self, name: str, keys: FieldParsers, needed: Sequence[str] = ()) -> Table:
+    def _parse_section(self, name: str, keys: FieldParsers, required: Sequence[str] = ()) -> Table:
         table = self._document.get(name, {})
         if not isinstance(table, dict):
             self.faults.append(f"{name}: must be a section")
             return {}
-        return self._parse_table(f"[{name}]", table, keys, needed)
+        return self._parse_table(f"[{name}]", table, keys, required)
 
-    def _parse_rows(self, name: str, keys: FieldParsers, needed: Sequence[str]) -> list[Table]:
+    def _parse_rows(self, name: str, keys: FieldParsers, required: Sequence[str]) -> list[Table]:
         """Parse the rows of a list. Rows with a fault are left out, so the other rows can be
         checked."""
-        listed = self._document.get(name, [])
-        if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
+        rows = self._document.get(name, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             self.faults.append(f"{name}: must be written as [[{name}]], one section for each")
             return []
-        found = []
-        for i, row in enumerate(listed):
-            faults = len(self.faults)
-            read = self._parse_table(f"[[{name}]] {i + 1}", row, keys, needed)
-            if len(self.faults) == faults:
-                found.append(read)
-        return found
+        parsed = []
+        for i, row in enumerate(rows):
+            fault_count = len(self.faults)
+            parsed_row = self._parse_table(f"[[{name}]] {i + 1}", row, keys, required)
+            if len(self.faults) == fault_count:
+                parsed.append(parsed_row)
+        return parsed
 
     def _parse_table(
-        self, where: str, table: Mapping[str, Any], keys: FieldParsers, needed: Sequence[str]
+        self, prefix: str, table: Mapping[str, Any], keys: FieldParsers, required: Sequence[str]
     ) -> Table:
-        known = {key.lower(): reading for key, reading in keys.items()}
-        found: Table = {}
+        parsers = {key.lower(): parser for key, parser in keys.items()}
+        parsed: Table = {}
         for key, value in table.items():
             # slurm.conf's keys are known in any case: `scontrol` itself prints FairShare.
-            if key.lower() not in known:
-                self.faults.append(f"{where} {key}: no such key")
+            if key.lower() not in parsers:
+                self.faults.append(f"{prefix} {key}: no such key")
                 continue
-            field, reader = known[key.lower()]
-            if field in found:
-                self.faults.append(f"{where} {key}: is given twice")
+            field, parser = parsers[key.lower()]
+            if field in parsed:
+                self.faults.append(f"{prefix} {key}: is given twice")
             try:
-                found[field] = reader(value)
+                parsed[field] = parser(value)
             except (ValueError, MalformedText) as error:
-                self.faults.append(f"{where} {key} = {value!r}: {error}")
-        written = {key.lower() for key in table}
-        self.faults += [f"{where} {key}: missing" for key in needed if key.lower() not in written]
-        return found
+                self.faults.append(f"{prefix} {key} = {value!r}: {error}")
+        given_keys = {key.lower() for key in table}
+        self.faults += [
+            f"{prefix} {key}: missing" for key in required if key.lower() not in given_keys
+        ]
+        return parsed
 
     def _check_nodes(self, total: int, groups: Sequence[NodeGroup]) -> None:
-        counted = sum(group.count for group in groups)
-        if total and groups and counted != total:
+        group_nodes = sum(group.count for group in groups)
+        if total and groups and group_nodes != total:
             self.faults.append(
-                f"[[nodes]]: the counts add up to {counted}, and [cluster] nodes is {total}"
+                f"[[nodes]]: the counts add up to {group_nodes}, and [cluster] nodes is {total}"
             )
-        named = len(self.node_names)
-        if total and named and named != total:
-            self.faults.append(f"[cluster] node_names: has {named} names for {total} nodes")
+        name_count = len(self.node_names)
+        if total and name_count and name_count != total:
+            self.faults.append(f"[cluster] node_names: has {name_count} names for {total} nodes")
 
-    def _check_names(self, what: str, names: Sequence[str]) -> None:
+    def _check_names(self, section: str, names: Sequence[str]) -> None:
         self.faults += [
-            f"[[{what}]] {name}: the name is given more than once"
-            for name, times in Counter(names).items()
-            if times > 1
+            f"[[{section}]] {name}: the name is given more than once"
+            for name, count in Counter(names).items()
+            if count > 1
         ]
 
-    def _check_periods(self, what: str, rows: Sequence[Table]) -> None:
+    def _check_periods(self, section: str, rows: Sequence[Table]) -> None:
         self.faults += [
-            f"[[{what}]] with StartTime {row['start']}: EndTime must be later than StartTime"
+            f"[[{section}]] with StartTime {row['start']}: EndTime must be later than StartTime"
             for row in rows
             if "end" in row and row["end"] <= row["start"]
         ]
@@ -341,16 +354,20 @@ def _describe_unchecked_release(version: str) -> list[str]:
 def _describe_reservation_overlaps(reservations: Sequence[Reservation]) -> list[str]:
     """Describe each pair of reservations that reserve a node at the same time. The simulator
     reserves the node for both."""
-    said = []
-    for one, other in combinations(reservations, 2):
-        if one.start < other.end and other.start < one.end and _has_common_node(one, other):
-            said.append(f"reservations {one.name!r} and {other.name!r} overlap")
-    return said
+    sentences = []
+    for first, second in combinations(reservations, 2):
+        if (
+            first.start < second.end
+            and second.start < first.end
+            and _has_common_node(first, second)
+        ):
+            sentences.append(f"reservations {first.name!r} and {second.name!r} overlap")
+    return sentences
 
 
-def _has_common_node(one: Reservation, other: Reservation) -> bool:
+def _has_common_node(first: Reservation, second: Reservation) -> bool:
     """Return whether two reservations have a node in common. No nodes named are all nodes."""
-    return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
+    return not first.nodes or not second.nodes or not set(first.nodes).isdisjoint(second.nodes)
 
 
 def _describe_outage_overlaps(events: Sequence[NodeEvent]) -> list[str]:
@@ -358,18 +375,18 @@ def _describe_outage_overlaps(events: Sequence[NodeEvent]) -> list[str]:
 
     If outages overlap, the node's first return counts.
     """
-    out: set[int] = set()
-    early: list[int] = []
+    nodes_out: set[int] = set()
+    returns: list[int] = []
     for event in events:
         if event.outage is not Outage.RESUME:
-            out.add(event.node)
-        elif event.node in out:
-            out.remove(event.node)
+            nodes_out.add(event.node)
+        elif event.node in nodes_out:
+            nodes_out.remove(event.node)
         else:
-            early.append(event.node)
-    if not early:
+            returns.append(event.node)
+    if not returns:
         return []
     return [
-        f"{len(early)} times a node returns that was not out (first node {early[0]}): "
+        f"{len(returns)} times a node returns that was not out (first node {returns[0]}): "
         "if outages of a node overlap, its first return ends them all"
     ]

@@ -21,16 +21,16 @@ _LATEST = 253402300799
 """The last second of the year 9999: TOML has no later dates."""
 
 Value = str | int | bool
-"""As TOML has it; a str is written as it stands."""
+"""A value in TOML. A str is written unchanged, so it must be quoted already."""
 
 
 def render_cluster_file(
     params: Params, comments: Sequence[str] = (), *, node_names: str = ""
 ) -> str:
-    """The file, with a comment line or more for each of `comments` at its head.
+    """Render the text of a cluster file, with `comments` at its head, each on a line or more.
 
     `node_names` is a host list of the nodes in the order of their numbers. bf_window is written in
-    whole minutes, rounded up, for so slurm.conf has it.
+    whole minutes, rounded up, since slurm.conf has minutes.
     """
     blocks = [
         *([_render_comments(comments)] if comments else []),
@@ -47,7 +47,7 @@ def render_cluster_file(
 
 
 def format_numbers(numbers: Sequence[int]) -> str:
-    """`0-3,7` of ascending numbers."""
+    """Format ascending numbers as ranges, such as `0-3,7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -66,15 +66,15 @@ def _build_cluster(params: Params, node_names: str) -> Mapping[str, Value]:
         "cpus_per_node": params.cpus_per_node,
         "memory_mib_per_node": params.memory_mib_per_node,
         **names,
-        # A setting of replays, not of the machine: only where it is used.
+        # A setting of replays, not of the machine, so it is written only if it is set.
         **({"cancelled_jobs_run": _quote_text("YES")} if params.cancelled_jobs_run else {}),
     }
 
 
 def _build_scheduler(params: Params) -> Mapping[str, Value]:
-    told = params.slurm_version
+    release = params.slurm_version
     return {
-        **({"SLURM_VERSION": _quote_text(told)} if told else {}),
+        **({"SLURM_VERSION": _quote_text(release)} if release else {}),
         "SelectType": _quote_text(params.select_type),
         "PriorityWeightAge": params.priority_weight_age,
         "PriorityMaxAge": _format_duration(params.priority_max_age_s),
@@ -180,7 +180,8 @@ def _format_instant(epoch: int) -> str:
 
 
 def _quote_text(value: str) -> str:
-    """A basic string of TOML: JSON's escapes are among its own; DEL has to be escaped as well."""
+    """Format a basic string of TOML. It is JSON's string, except that TOML needs DEL escaped
+    too."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -195,5 +196,6 @@ def _render_comments(comments: Sequence[str]) -> str:
 
 
 def _clean_comment(comment: str) -> str:
-    """Node reasons and names are anybody's text; TOML's comments hold no control characters."""
+    """Replace control characters, which TOML's comments cannot hold. Node reasons and names may
+    have any character."""
     return "".join(char if char.isprintable() else " " for char in comment)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, place_instants
 from mirage.errors import InputError, UnknownFormat
 from mirage.history.formats.trace_row import Outcome, RowRefused, parse_integer, try_parse
 from mirage.slurm.commands.sacct_record import NO_NODES, Record, parse_state
@@ -21,10 +21,10 @@ _OPTIONAL_TEXTS = ("name",)
 _GPUS = "gpus"
 _BATCH_ROWS = 4096
 _SUSPECT_MARK = "_suspect"
-"""Ends the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
+"""The end of the flags `dep_suspect` and `userlimit_suspect` (docs/reference/traces.md)."""
 
 RawRow = dict[str, Any]
-"""A row of the file. `_convert_column` has checked the types of its values."""
+"""A row of the file, by column. `ParquetTrace` has checked the columns' types."""
 
 
 class ParquetTrace:
@@ -87,8 +87,10 @@ class ParquetTrace:
         for name in self._columns:
             kind = self._file.schema_arrow.field(name).type
             if not _is_fitting_type(name, kind):
-                wanted = "text" if name in (*_TEXTS, *_OPTIONAL_TEXTS) else "whole numbers"
-                raise UnknownFormat(f"{self._path}: column {name} holds {kind}, not {wanted}")
+                expected_kind = "text" if name in (*_TEXTS, *_OPTIONAL_TEXTS) else "whole numbers"
+                raise UnknownFormat(
+                    f"{self._path}: column {name} holds {kind}, not {expected_kind}"
+                )
 
 
 def _convert_column(column: Any) -> list[Any]:
@@ -119,18 +121,19 @@ def _parse_record(row: RawRow) -> Record:
     if not (job_id := _get_text(row, "job_id")):
         raise RowRefused("no job id")
     nodes = _get_int(row, "nodes")
+    number = JobId(parse_integer(job_id, "job id"))
+    state = parse_state(_get_text(row, "state"))
     job = Job(
-        job_id=JobId(parse_integer(job_id, "job id")),
+        job_id=number,
         submit=submit,
-        state=parse_state(_get_text(row, "state")),
+        state=state,
         user=_get_text(row, "user"),
         account=_get_text(row, "account"),
         partition=_get_text(row, "partition"),
         qos=_get_text(row, "qos"),
         name=_get_text(row, "name"),
         eligible=_get_int(row, "eligible"),
-        start=_get_int(row, "start"),
-        end=_get_int(row, "end"),
+        **place_instants(state, _get_int(row, "start"), _get_int(row, "end")),
         time_limit_s=_get_int(row, "timelimit_s"),
         nodes=1 if nodes is None else nodes,
         cpus=_get_int(row, "cpus") or 0,
@@ -162,10 +165,10 @@ def _get_first_line(error: Exception) -> str:
 
 
 def list_suspect_rows(path: Path) -> set[tuple[int, int]]:
-    """Read (job id, submission) of the rows whose flags say that their wait is not the queue's
-    alone. Empty if the file has no column `flags`.
+    """Read (job id, submission) of the rows with a `*_suspect` flag: the job waited not only for
+    the queue. Empty if the file has no column `flags`.
 
-    `path` must have been read as a trace before, so the file is known to be valid.
+    The file must have been read as a trace before, so that it is known to be valid.
     """
     if "flags" not in pq.read_schema(path).names:
         return set()

@@ -1,9 +1,11 @@
 """Dumps of `sacct -P`: a header line, then rows, with `|` or another delimiter between fields.
 
-Any columns in any order; JobIDRaw (or JobID), Submit and State must be among them. Times are epoch
-seconds (SLURM_TIME_FORMAT=%s) or the local time that sacct prints by default. sacct does not escape
-a delimiter inside a name, a constraint or a command line: such a row is put together where one way
-fits. A row broken by a newline inside a command line is refused. Of a het job the leader is taken.
+A dump may have any columns in any order; JobIDRaw (or JobID), Submit and State must be among them.
+Times are epoch seconds (SLURM_TIME_FORMAT=%s) or the local time that sacct prints by default.
+
+sacct does not escape a delimiter inside a name, a constraint or a command line. Such a row has too
+many fields; neighbouring fields are joined if only one way to do so gives a valid record. A row
+that is broken by a newline inside a command line is refused. Of a het job only the leader is read.
 """
 
 import re
@@ -25,16 +27,16 @@ from mirage.slurm.text.array_tasks import parse_array_tasks
 
 OTHER_CLUSTER = "of another cluster"
 
-# Columns that may hold a separator: users write into them, or `|` is an operator there (the feature
-# lists of Constraints, Licenses).
-_FREE = frozenset(
+# Columns that may hold a separator, because users write them, or because `|` is an operator there
+# (the feature lists of Constraints, Licenses).
+_FREE_TEXT_COLUMNS = frozenset(
     (
         *("submitline", "comment", "jobname", "admincomment", "systemcomment", "workdir"),
         *("constraints", "licenses", "extra", "wckey", "container", "stdin", "stdout", "stderr"),
     )
 )
-_MOST_WAYS = 1000
-"""The ways to share out the separators of one row that are tried."""
+_MOST_SPREADS = 1000
+"""The most ways to assign the surplus separators of one row to columns that are tried."""
 _JOB_ID = re.compile(r"(?P<id>\d{1,18})(?P<task>_\d+|_\[.*\])?(?:\+0)?", re.ASCII)
 _COMPONENT = re.compile(r"\d+\+[1-9]\d*", re.ASCII)
 
@@ -50,7 +52,7 @@ class SacctDump:
         self.clock = SiteClock(zone)
         self._cluster = cluster
         self.clusters: Counter[str] = Counter()
-        """Rows by what the column Cluster says."""
+        """The number of rows by the value of the column Cluster."""
         header = next((line for _, line in lines if line.strip()), "")
         separator = find_separator(header)
         if separator is None:
@@ -81,21 +83,28 @@ class SacctDump:
         return self._join_free_text(fields, extra)
 
     def _join_free_text(self, fields: list[str], extra: int) -> Record:
-        """The record when as few free columns as possible hold the separators that are too many."""
-        free = [at for at, name in enumerate(self._columns) if name in _FREE]
-        ways: list[Record] = []
-        for columns in range(1, min(len(free), extra) + 1):
-            spreads = list(islice(_iter_spreads(free, columns, extra), _MOST_WAYS + 1))
-            if ways or len(spreads) > _MOST_WAYS:
-                break
-            ways = list(self._iter_ways(fields, spreads))
-        if not ways:
-            raise RowRefused("more fields than columns")
-        if len({_strip_free_text(way.job) for way in ways}) > 1:
-            raise RowRefused("more fields than columns, which fit in several ways")
-        return ways[0]
+        """Return the record if as few free-text columns as possible hold the `extra` separators.
 
-    def _iter_ways(
+        Raises RowRefused if no way of joining fields gives a record, or several ways differ.
+        """
+        free_columns = [
+            place for place, name in enumerate(self._columns) if name in _FREE_TEXT_COLUMNS
+        ]
+        records: list[Record] = []
+        for column_count in range(1, min(len(free_columns), extra) + 1):
+            spreads = list(
+                islice(_iter_spreads(free_columns, column_count, extra), _MOST_SPREADS + 1)
+            )
+            if records or len(spreads) > _MOST_SPREADS:
+                break
+            records = list(self._iter_fitting_records(fields, spreads))
+        if not records:
+            raise RowRefused("more fields than columns")
+        if len({_strip_free_text(record.job) for record in records}) > 1:
+            raise RowRefused("more fields than columns, which fit in several ways")
+        return records[0]
+
+    def _iter_fitting_records(
         self, fields: list[str], spreads: Iterable[Mapping[int, int]]
     ) -> Iterator[Record]:
         for spread in spreads:
@@ -106,62 +115,65 @@ class SacctDump:
                 raise RowSkipped(outcome.reason)
 
     def _join_fields(self, fields: list[str], spread: Mapping[int, int]) -> list[str]:
-        """Join the fields of each column. `spread`: a column's separators, by its place."""
-        joined, at = [], 0
+        """Join the fields of each column. `spread`: the number of separators in a column, by the
+        column's place."""
+        joined, begin = [], 0
         for place in range(len(self._columns)):
-            end = at + 1 + spread.get(place, 0)
-            joined.append(self._separator.join(fields[at:end]))
-            at = end
+            end = begin + 1 + spread.get(place, 0)
+            joined.append(self._separator.join(fields[begin:end]))
+            begin = end
         return joined
 
     def _parse_fields(self, fields: list[str]) -> Record:
         row = dict(zip(self._columns, fields, strict=True))
-        job_id, told = _parse_job_id(row)
+        job_id, shown_id = _parse_job_id(row)
         self._check_cluster(row)
-        found = sacct_record.parse_record(
-            row, job_id, self.clock.parse_readings, array="_[" in told
+        record = sacct_record.parse_record(
+            row, job_id, self.clock.parse_readings, array="_[" in shown_id
         )
-        named = _JOB_ID.fullmatch(told)
-        if named is None or named["task"] is None:
-            return found
-        tasks = parse_array_tasks(JobId(int(named["id"])), named["task"].removeprefix("_"))
-        return found._replace(job=replace(found.job, tasks=tasks))
+        match = _JOB_ID.fullmatch(shown_id)
+        if match is None or match["task"] is None:
+            return record
+        tasks = parse_array_tasks(JobId(int(match["id"])), match["task"].removeprefix("_"))
+        return record._replace(job=replace(record.job, tasks=tasks))
 
     def _check_cluster(self, row: RecordFields) -> None:
-        named = row.get("cluster", "").strip()
-        if not named:
+        name = row.get("cluster", "").strip()
+        if not name:
             return
-        self.clusters[named.lower()] += 1
-        if self._cluster is not None and named.lower() != self._cluster.lower():
+        self.clusters[name.lower()] += 1
+        if self._cluster is not None and name.lower() != self._cluster.lower():
             raise RowSkipped(OTHER_CLUSTER)
 
 
-def _iter_spreads(free: Sequence[int], columns: int, extra: int) -> Iterator[dict[int, int]]:
-    """The ways to share out `extra` separators among that many of the free columns, each of which
-    takes at least one."""
-    for places in combinations(free, columns):
-        for cuts in combinations(range(1, extra), columns - 1):
+def _iter_spreads(
+    free_columns: Sequence[int], column_count: int, extra: int
+) -> Iterator[dict[int, int]]:
+    """Yield each way to assign `extra` separators to `column_count` of the free-text columns, with
+    at least one separator for each. A way is the number of separators by the column's place."""
+    for places in combinations(free_columns, column_count):
+        for cuts in combinations(range(1, extra), column_count - 1):
             ends = (0, *cuts, extra)
             yield {place: ends[i + 1] - ends[i] for i, place in enumerate(places)}
 
 
 def _parse_job_id(row: RecordFields) -> tuple[JobId, str]:
     """Parse the id. The second value is the id as it is shown, which names tasks of an array."""
-    raw, shown = row.get("jobidraw", "").strip(), row.get("jobid", "").strip()
-    given = raw or shown
-    if not given:
+    raw, shown_id = row.get("jobidraw", "").strip(), row.get("jobid", "").strip()
+    job_id = raw or shown_id
+    if not job_id:
         raise RowRefused("no job id")
-    if "." in given:
+    if "." in job_id:
         raise RowSkipped("job step")
-    if _COMPONENT.fullmatch(shown):
+    if _COMPONENT.fullmatch(shown_id):
         raise RowSkipped("het component, told by its leader")
-    match = _JOB_ID.fullmatch(given)
+    match = _JOB_ID.fullmatch(job_id)
     if match is None:
-        raise BadField("job id is not a number", given)
+        raise BadField("job id is not a number", job_id)
     if match["task"] and not match["task"].startswith("_["):
         # 10_3 is not the id that Slurm keeps the task under.
         raise RowRefused("array task without JobIDRaw")
-    return JobId(int(match["id"])), shown or raw
+    return JobId(int(match["id"])), shown_id or raw
 
 
 def _strip_free_text(job: Job) -> Job:

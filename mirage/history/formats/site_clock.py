@@ -16,7 +16,7 @@ _LONGEST = 18
 
 
 def get_time_zone(name: str) -> tzinfo:
-    """The zone of that name in the time zone database."""
+    """Return the zone of that name in the time zone database. Raises InputError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -30,8 +30,8 @@ def describe_zone(zone: tzinfo | None) -> str:
     if zone is not None:
         return str(zone)
     link = str(Path("/etc/localtime").resolve())
-    named = os.environ.get("TZ", "").lstrip(":") or link.partition("/zoneinfo/")[2]
-    return f"this host ({named or '/'.join(dict.fromkeys(time.tzname))})"
+    name = os.environ.get("TZ", "").lstrip(":") or link.partition("/zoneinfo/")[2]
+    return f"this host ({name or '/'.join(dict.fromkeys(time.tzname))})"
 
 
 class SiteClock:
@@ -42,51 +42,54 @@ class SiteClock:
         self._has_read_local = False
 
     @property
-    def zone_taken(self) -> str | None:
-        """The zone in which times without one were read; None: there was no such time so far."""
+    def local_zone(self) -> str | None:
+        """The zone in which times without a zone were read; None: there was no such time so far."""
         return describe_zone(self._zone) if self._has_read_local else None
 
-    def parse_epoch(self, text: str, what: str, not_before: int | None = None) -> int | None:
+    def parse_epoch(self, text: str, field: str, not_before: int | None = None) -> int | None:
         """Parse a local time such as `2023-03-01T12:00:00`, or epoch seconds, into epoch seconds.
         None for Unknown.
 
         In the hour that daylight saving repeats, the first reading is taken, unless it lies before
         `not_before`.
         """
-        found = self.parse_readings(text, what)
-        if not found:
+        readings = self.parse_readings(text, field)
+        if not readings:
             return None
-        return next((one for one in found if not_before is None or one >= not_before), found[0])
+        return next(
+            (reading for reading in readings if not_before is None or reading >= not_before),
+            readings[0],
+        )
 
-    def parse_readings(self, text: str, what: str) -> tuple[int, ...]:
+    def parse_readings(self, text: str, field: str) -> tuple[int, ...]:
         """Return the instants that the text may mean, in epoch seconds: none for Unknown, and two,
         the earlier one first, in the hour that daylight saving repeats."""
         word = text.strip()
         if word.isascii() and word.isdigit():
-            return _parse_epoch(word, what)
+            return _parse_epoch(word, field)
         if word.lower() in _UNKNOWN:
             return ()
         try:
             wall = datetime.fromisoformat(word)
         except ValueError:
-            raise BadField(f"{what} is not a time {_TIMES}", word) from None
-        return self._resolve_seconds(wall, what)
+            raise BadField(f"{field} is not a time {_TIMES}", word) from None
+        return self._resolve_seconds(wall, field)
 
-    def _resolve_seconds(self, wall: datetime, what: str) -> tuple[int, ...]:
+    def _resolve_seconds(self, wall: datetime, field: str) -> tuple[int, ...]:
         local = wall if wall.tzinfo else wall.replace(tzinfo=self._zone)
         self._has_read_local = self._has_read_local or wall.tzinfo is None
         try:
             first = int(local.timestamp())
             second = int(local.replace(fold=1).timestamp())
         except (OverflowError, ValueError, OSError):
-            raise BadField(f"{what} is not a time {_TIMES}", str(wall)) from None
-        # Of a time that the clock leaps over, the two readings stand in the other order.
+            raise BadField(f"{field} is not a time {_TIMES}", str(wall)) from None
+        # For a time that the clock skips in spring, the second reading is before the first.
         return (first, second) if second > first else (first,)
 
 
-def _parse_epoch(word: str, what: str) -> tuple[int, ...]:
+def _parse_epoch(word: str, field: str) -> tuple[int, ...]:
     """Parse epoch seconds. Slurm writes 0 for an event that has not happened."""
     if len(word) > _LONGEST:
-        raise BadField(f"{what} is no time in epoch seconds", word)
-    found = int(word)
-    return (found,) if found else ()
+        raise BadField(f"{field} is no time in epoch seconds", word)
+    epoch = int(word)
+    return (epoch,) if epoch else ()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.errors import InputError
 from mirage.history.formats.text_lines import TextLines, parse_lines
 from mirage.history.formats.trace_row import Outcome, RowRefused, RowSkipped, parse_integer
@@ -31,9 +31,9 @@ line."""
 
 
 def iter_outcomes(lines: TextLines) -> Iterator[tuple[int, Outcome]]:
-    """Every job of the file, by line number."""
+    """Yield (line number, record or refusal) for every job of the file."""
     swf = _SwfParser(lines)
-    return parse_lines(lines, swf.parse_line, ignored=swf.consume_comment)
+    return parse_lines(lines, swf.parse_line, is_ignored=swf.consume_comment)
 
 
 class _SwfParser:
@@ -58,53 +58,52 @@ class _SwfParser:
         fields = line.split()
         if len(fields) != FIELDS:
             raise RowRefused(f"not {FIELDS} fields")
-        number = [parse_integer(text, "a field") for text in fields]
-        if number[_STATUS] in _PARTIAL:
+        numbers = [parse_integer(text, "a field") for text in fields]
+        if numbers[_STATUS] in _PARTIAL:
             raise RowSkipped("partial execution")
-        if number[_SUBMIT] < 0:
+        if numbers[_SUBMIT] < 0:
             raise RowRefused("no submit time")
-        if number[_RUN] < _UNKNOWN:
+        if numbers[_RUN] < _UNKNOWN:
             raise RowRefused("negative run time")
-        if number[_WAIT] < _UNKNOWN:
+        if numbers[_WAIT] < _UNKNOWN:
             raise RowRefused("start before submit")
-        return self._build_record(epoch, number)
+        return self._build_record(epoch, numbers)
 
-    def _build_record(self, epoch: int, number: list[int]) -> Record:
-        submit, run_s = epoch + number[_SUBMIT], number[_RUN]
-        state = _STATES.get(number[_STATUS], JobState.UNKNOWN)
-        assumed = []
-        if number[_STATUS] == _UNKNOWN and run_s >= 0:
+    def _build_record(self, epoch: int, fields: list[int]) -> Record:
+        submit, run_s = epoch + fields[_SUBMIT], fields[_RUN]
+        state = _STATES.get(fields[_STATUS], JobState.UNKNOWN)
+        assumptions = []
+        if fields[_STATUS] == _UNKNOWN and run_s >= 0:
             state = JobState.COMPLETED
-            assumed.append(NO_STATUS)
-        left_queue = None if number[_WAIT] == _UNKNOWN else submit + number[_WAIT]
-        start, end, elapsed_s = left_queue, None, None
+            assumptions.append(NO_STATUS)
+        left_queue_at = None if fields[_WAIT] == _UNKNOWN else submit + fields[_WAIT]
+        start, end, elapsed_s = left_queue_at, None, None
         if state is JobState.CANCELLED and run_s <= 0:
-            start, end = None, left_queue
+            start, end = None, left_queue_at
         elif run_s != _UNKNOWN:
             end = None if start is None else start + run_s
             elapsed_s = run_s if start is None else None
-        processors = max(number[_PROCS], number[_PROCS_ASKED], 0)
+        processors = max(fields[_PROCS], fields[_PROCS_ASKED], 0)
         if not processors:
-            assumed.append(NO_NODES)
+            assumptions.append(NO_NODES)
         job = Job(
-            job_id=JobId(number[_JOB]),
+            job_id=JobId(fields[_JOB]),
             submit=submit,
             state=state,
-            user=_format_name(number[_USER]),
-            account=_format_name(number[_GROUP]),
-            partition=_format_name(number[_QUEUE]),
-            start=start,
-            end=end,
+            user=_format_name(fields[_USER]),
+            account=_format_name(fields[_GROUP]),
+            partition=_format_name(fields[_QUEUE]),
+            **place_instants(state, start, end),
             elapsed_s=elapsed_s,
-            time_limit_s=None if number[_LIMIT] == _UNKNOWN else number[_LIMIT],
+            time_limit_s=None if fields[_LIMIT] == _UNKNOWN else fields[_LIMIT],
             nodes=-(-processors // self._processors_per_node) or 1,
             cpus=processors,
         )
-        return Record(job, tuple(assumed))
+        return Record(job, tuple(assumptions))
 
     @property
     def _processors_per_node(self) -> int:
-        """The format counts processors; its header tells how many make a node."""
+        """The processors of one node, by the header. The format itself counts only processors."""
         nodes, processors = self._header.get("MaxNodes", 0), self._header.get("MaxProcs", 0)
         return max(1, processors // nodes) if nodes > 0 else 1
 

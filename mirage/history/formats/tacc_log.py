@@ -1,13 +1,13 @@
 """TACC's published logs (Mirage, SC'23): a row count, a header, dashes, then tab-separated rows.
 
-They hold no state, partition or GPUs. The state is inferred as the normalised traces do: a run as
-long as its limit is TIMEOUT, a non-zero exit FAILED, no run at all CANCELLED before its start.
+They hold no state, partition or GPUs. The state is inferred as in the normalised traces: a run as
+long as its limit is TIMEOUT, a non-zero exit is FAILED, a job that did not run is CANCELLED.
 """
 
 from collections.abc import Iterator, Mapping
 from datetime import tzinfo
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.domain.time_units import MINUTE_S
 from mirage.errors import UnknownFormat
 from mirage.history.formats.site_clock import SiteClock, get_time_zone
@@ -41,7 +41,7 @@ class TaccLog:
 
     def iter_outcomes(self) -> Iterator[tuple[int, Outcome]]:
         rows = 0
-        for number, outcome in parse_lines(self._lines, self._parse_line, ignored=_is_rule):
+        for number, outcome in parse_lines(self._lines, self._parse_line, is_ignored=_is_rule):
             rows += 1
             yield number, outcome
         if self.total is not None and rows < self.total:
@@ -50,39 +50,38 @@ class TaccLog:
             )
 
     def _parse_line(self, line: str) -> Record:
-        field = self._split_fields(line)
-        submit = self.clock.parse_epoch(field["Submit"], "submit")
+        fields = self._split_fields(line)
+        submit = self.clock.parse_epoch(fields["Submit"], "submit")
         if submit is None:
             raise RowRefused("no submit time")
-        start = self.clock.parse_epoch(field["Start"], "start", submit)
-        end = self.clock.parse_epoch(field["End"], "end", start)
-        limit_s = parse_integer(field["TimelimitRaw"], "time limit") * MINUTE_S
-        state = _infer_state(start, end, limit_s, field["ExitCode"])
+        start = self.clock.parse_epoch(fields["Start"], "start", submit)
+        end = self.clock.parse_epoch(fields["End"], "end", start)
+        limit_s = parse_integer(fields["TimelimitRaw"], "time limit") * MINUTE_S
+        state = _infer_state(start, end, limit_s, fields["ExitCode"])
         job = Job(
-            job_id=JobId(parse_integer(field["JobID"], "job id")),
+            job_id=JobId(parse_integer(fields["JobID"], "job id")),
             submit=submit,
             state=state,
-            user=field["UID"],
-            name=field.get("JobName", ""),
-            priority=parse_integer(field["Priority"], "priority")
-            if field.get("Priority")
+            user=fields["UID"],
+            name=fields.get("JobName", ""),
+            priority=parse_integer(fields["Priority"], "priority")
+            if fields.get("Priority")
             else None,
-            start=start,
-            end=end,
+            **place_instants(state, start, end),
             time_limit_s=limit_s,
-            nodes=parse_integer(field["NNodes"], "nodes"),
-            exit_code=field["ExitCode"],
+            nodes=parse_integer(fields["NNodes"], "nodes"),
+            exit_code=fields["ExitCode"],
         )
         return Record(job)
 
     def _split_fields(self, line: str) -> Mapping[str, str]:
-        fields = [text.strip() for text in line.split("\t")]
-        if len(fields) == len(self._columns) + 1:
+        cells = [text.strip() for text in line.split("\t")]
+        if len(cells) == len(self._columns) + 1:
             # One row of the published log has a stray field after its UID.
-            del fields[self._columns.index("UID") + 1]
-        if len(fields) != len(self._columns):
+            del cells[self._columns.index("UID") + 1]
+        if len(cells) != len(self._columns):
             raise RowRefused(f"not {len(self._columns)} fields")
-        return dict(zip(self._columns, fields, strict=True))
+        return dict(zip(self._columns, cells, strict=True))
 
 
 def _is_rule(line: str) -> bool:

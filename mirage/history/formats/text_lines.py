@@ -19,12 +19,12 @@ def read_head(path: Path) -> bytes:
     """Read the first bytes of a file, unpacked if it is gzip. Raises InputError if the file cannot
     be opened."""
     with _open_file(path) as raw:
-        packed = raw.read(len(_GZIP)) == _GZIP
+        is_gzip = raw.read(len(_GZIP)) == _GZIP
         raw.seek(0)
-        if not packed:
+        if not is_gzip:
             return raw.read(_HEAD_BYTES)
-        with gzip.GzipFile(fileobj=raw) as plain:
-            return _read_unpacked(path, lambda: plain.read1(_HEAD_BYTES))
+        with gzip.GzipFile(fileobj=raw) as unpacked:
+            return _read_unpacked(path, lambda: unpacked.read1(_HEAD_BYTES))
 
 
 class TextLines:
@@ -33,15 +33,15 @@ class TextLines:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0
-        self.unterminated = False
-        """True if the last line given has no newline. It is then the file's last line, and may be
-        cut short."""
-        self.garbled = False
-        """True if the last line given is not valid UTF-8. The invalid bytes were replaced."""
+        self.is_unterminated = False
+        """True if the line last returned has no newline. It is then the file's last line, and may
+        be cut short."""
+        self.is_garbled = False
+        """True if the line last returned is not valid UTF-8. The invalid bytes were replaced."""
         self._raw = _open_file(path)
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
-        packed = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
-        self._plain = cast(BinaryIO, gzip.GzipFile(fileobj=self._raw)) if packed else self._raw
+        is_gzip = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
+        self._plain = cast(BinaryIO, gzip.GzipFile(fileobj=self._raw)) if is_gzip else self._raw
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         return self
@@ -52,16 +52,16 @@ class TextLines:
             self.close()
             raise StopIteration
         self.number += 1
-        self.unterminated = not line.endswith(b"\n")
+        self.is_unterminated = not line.endswith(b"\n")
         text = self._decode_line(line).rstrip("\r\n")
         return self.number, text.removeprefix("\ufeff") if self.number == 1 else text
 
     def _decode_line(self, line: bytes) -> str:
-        self.garbled = False
+        self.is_garbled = False
         try:
             return line.decode()
         except UnicodeDecodeError:
-            self.garbled = True
+            self.is_garbled = True
             return line.decode(errors="replace")
 
     @property
@@ -73,9 +73,9 @@ class TextLines:
         self._plain.close()
         self._raw.close()
 
-    def make_truncated_error(self, why: str) -> InputError:
+    def make_truncated_error(self, reason: str) -> InputError:
         return InputError(
-            f"{self.path} is truncated: {why}. Rows before that are good; "
+            f"{self.path} is truncated: {reason}. Rows before that are good; "
             "ingest the complete file to have the rest"
         )
 
@@ -88,15 +88,15 @@ def parse_lines(
     lines: TextLines,
     parse: Callable[[str], Record],
     *,
-    ignored: Callable[[str], bool] = _skip_nothing,
+    is_ignored: Callable[[str], bool] = _skip_nothing,
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield the line number and a record or a refusal for each line that is not ignored. Raises
     InputError at a line that is cut short."""
     for number, line in lines:
-        if not line.strip() or ignored(line):
+        if not line.strip() or is_ignored(line):
             continue
-        outcome = Refusal("not UTF-8") if lines.garbled else try_parse(parse, line)
-        if lines.unterminated and isinstance(outcome, Refusal) and not outcome.skipped:
+        outcome = Refusal("not UTF-8") if lines.is_garbled else try_parse(parse, line)
+        if lines.is_unterminated and isinstance(outcome, Refusal) and not outcome.skipped:
             raise lines.make_truncated_error(
                 f"its last line, {number}, is cut short ({outcome.reason})"
             )

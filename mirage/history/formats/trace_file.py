@@ -1,4 +1,4 @@
-"""Trace files of four formats, told apart by their content, as batches of jobs with a tally."""
+"""Reads trace files as batches of jobs, with a tally. The format is detected from the content."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _PARQUET_MAGIC = b"PAR1"
 _JSON = ("{", "[")
 _COLUMNS = "|"
 DUPLICATE = "same job id and submit time as another row"
-ANOTHERS = "the same job under another user: what a user wrote into a column such as JobName"
+OTHER_USER = "the same job under another user: what a user wrote into a column such as JobName"
 """sacct does not escape a newline inside a text. A user's text can therefore look like a row of its
 own."""
 _SUBMIT_BITS = 34
@@ -57,13 +57,13 @@ class RowTally:
 
     def count_record(self, record: Record, number: int) -> None:
         self.kept += 1
-        for what in record.assumed:
-            self.assumed[what] += 1
-            self.first.setdefault(what, number)
+        for assumption in record.assumptions:
+            self.assumed[assumption] += 1
+            self.first.setdefault(assumption, number)
 
 
 class TraceFile:
-    """One pass over an open trace file. `tally` grows while `iter_batches` is drawn from."""
+    """One pass over an open trace file. `tally` counts the rows that `iter_batches` has read."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class TraceFile:
     ) -> None:
         self.format = trace_format
         self.total = total
-        """Rows in the file, where the file says so."""
+        """The number of rows in the file; None: the file does not state it."""
         self.tally = RowTally()
         self.clusters: Counter[str] = Counter() if clusters is None else clusters
-        """Rows so far by the cluster that they name, where the file says so."""
+        """The number of rows so far by the cluster that they name; empty if rows name none."""
         self._clock = clock
         self._outcomes = outcomes
         self._source = source
-        self._settled: dict[int, bool] = {}
+        self._has_ended: dict[int, bool] = {}
         self._owners: dict[int, int] = {}
         """A hash of the owner of each job so far, by job id. Names would take most of the memory
         for a large file."""
@@ -97,9 +97,9 @@ class TraceFile:
         return self._source.share if isinstance(self._source, TextLines) else 1.0
 
     @property
-    def zone_taken(self) -> str | None:
+    def local_zone(self) -> str | None:
         """The zone in which local times were read; None: the rows so far have no local time."""
-        return None if self._clock is None else self._clock.zone_taken
+        return None if self._clock is None else self._clock.local_zone
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +118,7 @@ class TraceFile:
             job = outcome.job
             key = job.job_id << _SUBMIT_BITS | job.submit
             if self._is_of_other_user(key, job):
-                self.tally.count_refusal(Refusal(ANOTHERS), number)
+                self.tally.count_refusal(Refusal(OTHER_USER), number)
                 continue
             if self._is_superseded(key, job):
                 self.tally.count_refusal(Refusal(DUPLICATE), number)
@@ -141,9 +141,9 @@ class TraceFile:
     def _is_superseded(self, key: int, job: Job) -> bool:
         """Return whether an earlier row of the job is at least as complete. Dumps that were joined
         from windows repeat jobs, and the row with an end counts."""
-        before = self._settled.get(key)
-        if before is None or (job.state.has_ended and not before):
-            self._settled[key] = job.state.has_ended
+        had_ended = self._has_ended.get(key)
+        if had_ended is None or (job.state.has_ended and not had_ended):
+            self._has_ended[key] = job.state.has_ended
             return False
         return True
 
@@ -162,49 +162,55 @@ def open_trace(
     read. Raises InputError for a file that is empty, cut short, or of no known format.
     """
     zone = get_time_zone(timezone) if timezone else None
-    start = read_head(path)
-    if not start.strip():
+    head = read_head(path)
+    if not head.strip():
         raise InputError(f"{path} is empty: {_describe_expected(trace_format)} expected")
-    chosen = trace_format or _detect_format(path, start)
-    if chosen is TraceFormat.PARQUET:
-        if not start.startswith(_PARQUET_MAGIC):
+    file_format = trace_format or _detect_format(path, head)
+    if file_format is TraceFormat.PARQUET:
+        if not head.startswith(_PARQUET_MAGIC):
             raise UnknownFormat(f"{path} is not parquet")
         parquet = ParquetTrace(path)
-        return TraceFile(chosen, parquet.iter_outcomes(), source=parquet, total=parquet.total)
-    _assert_text(path, start)
+        return TraceFile(file_format, parquet.iter_outcomes(), source=parquet, total=parquet.total)
+    _assert_text(path, head)
     lines = TextLines(path)
     try:
-        return _open_text_trace(chosen, lines, zone, cluster)
+        return _open_text_trace(file_format, lines, zone, cluster)
     except BaseException:
         lines.close()
         raise
 
 
 def _open_text_trace(
-    chosen: TraceFormat, lines: TextLines, zone: tzinfo | None, cluster: str | None
+    trace_format: TraceFormat, lines: TextLines, zone: tzinfo | None, cluster: str | None
 ) -> TraceFile:
-    if chosen is TraceFormat.SACCT:
+    if trace_format is TraceFormat.SACCT:
         dump = SacctDump(lines, zone, cluster)
         return TraceFile(
-            chosen, dump.iter_outcomes(), source=lines, clusters=dump.clusters, clock=dump.clock
+            trace_format,
+            dump.iter_outcomes(),
+            source=lines,
+            clusters=dump.clusters,
+            clock=dump.clock,
         )
-    if chosen is TraceFormat.SWF:
-        return TraceFile(chosen, swf.iter_outcomes(lines), source=lines)
+    if trace_format is TraceFormat.SWF:
+        return TraceFile(trace_format, swf.iter_outcomes(lines), source=lines)
     tacc = TaccLog(lines, zone)
-    return TraceFile(chosen, tacc.iter_outcomes(), source=lines, total=tacc.total, clock=tacc.clock)
+    return TraceFile(
+        trace_format, tacc.iter_outcomes(), source=lines, total=tacc.total, clock=tacc.clock
+    )
 
 
-def _detect_format(path: Path, start: bytes) -> TraceFormat:
+def _detect_format(path: Path, head: bytes) -> TraceFormat:
     """Detect the format by marks that only one format has.
 
     A dump has the names of sacct's fields, SWF its comments or 18 numbers, a TACC log the line of
     dashes below its header.
     """
-    if start.startswith(_PARQUET_MAGIC):
+    if head.startswith(_PARQUET_MAGIC):
         return TraceFormat.PARQUET
-    _assert_text(path, start)
+    _assert_text(path, head)
     # Not `splitlines`, which takes some delimiters for the end of a line.
-    text = start.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
     first, rest = lines[0], lines[1:3]
     if first.startswith(_JSON):
@@ -220,7 +226,7 @@ def _detect_format(path: Path, start: bytes) -> TraceFormat:
     if first.startswith(";") or _is_swf_row(first):
         return TraceFormat.SWF
     if _COLUMNS in first:
-        return TraceFormat.SACCT  # whose reader says what its first line lacks
+        return TraceFormat.SACCT  # its parser's error names the columns that are missing
     raise UnknownFormat(
         f"{path}: its first line is of no known format; {_describe_expected(None)} expected"
     )
@@ -239,8 +245,8 @@ def _is_swf_row(line: str) -> bool:
     )
 
 
-def _assert_text(path: Path, start: bytes) -> None:
-    if b"\0" in start.lstrip().partition(b"\n")[0]:
+def _assert_text(path: Path, head: bytes) -> None:
+    if b"\0" in head.lstrip().partition(b"\n")[0]:
         raise UnknownFormat(
             f"{path} is neither text nor parquet; {_describe_expected(None)} expected"
         )

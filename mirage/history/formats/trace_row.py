@@ -1,4 +1,4 @@
-"""One row of a trace file: reading its fields, and whether it makes sense as a job."""
+"""One row of a trace file: parses its fields, and checks that they make sense as a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ class TraceFormat(StrEnum):
 
 
 class RowRefused(Exception):
-    """Raised for a row that is not taken. Its message is the reason under which the row is counted.
+    """Raised for a row that is left out. The message is the reason under which the row is counted.
     Never leaves this package."""
 
 
 class RowSkipped(RowRefused):
-    """Raised for a row that is valid but no job of its own: a job step or a partial execution."""
+    """Raised for a valid row that is not a whole job: a job step or a partial execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ Outcome = Record | Refusal
 
 
 def try_parse(parse: Callable[[R], Record], row: R) -> Outcome:
-    """The record of a row, or why there is none."""
+    """Parse a row. Returns the record, or a refusal with the reason why the row is no job."""
     try:
-        found = parse(row)
-        if found.unread is not None:
-            raise found.unread
-        job = check_job(found.job)
-        return found if job is found.job else Record(job, found.assumed)
-    except BadField as bad:
-        return Refusal(bad.reason)
-    except RowSkipped as skipped:
-        return Refusal(str(skipped), skipped=True)
-    except RowRefused as refused:
-        return Refusal(str(refused))
+        record = parse(row)
+        if record.unread is not None:
+            raise record.unread
+        job = check_job(record.job)
+        return record if job is record.job else Record(job, record.assumptions)
+    except BadField as error:
+        return Refusal(error.reason)
+    except RowSkipped as error:
+        return Refusal(str(error), skipped=True)
+    except RowRefused as error:
+        return Refusal(str(error))
 
 
 def check_job(job: Job) -> Job:
@@ -92,28 +92,28 @@ def check_job(job: Job) -> Job:
     return _strip_nul(job)
 
 
-def parse_integer(value: str | float, what: str) -> int:
-    """A whole number, also written `3.0`."""
+def parse_integer(value: str | float, field: str) -> int:
+    """Parse a whole number, which may also be written `3.0`."""
     if isinstance(value, str):
-        return sacct_record.parse_integer(value, what)
+        return sacct_record.parse_integer(value, field)
     try:
         return int(value)
     except (ValueError, OverflowError):
-        raise RowRefused(f"{what} is not a number") from None
+        raise RowRefused(f"{field} is not a number") from None
 
 
 def _check_ranges(job: Job) -> None:
     if not 0 < job.job_id < _LARGEST:
         raise RowRefused("job id is not a positive number")
-    for what, instant in (
+    for field, instant in (
         ("submit", job.submit),
         ("eligible", job.eligible),
         ("start", job.start or job.planned_start),
         ("end", job.end or job.expected_end),
     ):
         if instant is not None and not 0 <= instant < LATEST:
-            raise RowRefused(f"{what} is no time in epoch seconds")
-    for what, number in (
+            raise RowRefused(f"{field} is no time in epoch seconds")
+    for field, number in (
         ("time limit", job.time_limit_s or 0),
         ("nodes", job.nodes),
         ("cpus", job.cpus),
@@ -122,10 +122,10 @@ def _check_ranges(job: Job) -> None:
         ("elapsed", job.elapsed_s or 0),
     ):
         if not 0 <= number < LATEST:
-            raise RowRefused(f"{what} is out of range")
+            raise RowRefused(f"{field} is out of range")
 
 
 def _strip_nul(job: Job) -> Job:
     """Remove NUL characters, which PostgreSQL's text cannot hold."""
-    dirty = {n: t.replace("\0", "") for n in _TEXTS if "\0" in (t := getattr(job, n))}
-    return replace(job, **dirty) if dirty else job
+    cleaned = {n: t.replace("\0", "") for n in _TEXTS if "\0" in (t := getattr(job, n))}
+    return replace(job, **cleaned) if cleaned else job

@@ -1,1 +1,1 @@
-"""Read jobs and nodes from Slurm and from trace files into the stored history."""
+"""Reads jobs and nodes from Slurm and from trace files into the stored history."""

@@ -1,4 +1,4 @@
-"""Reads accounting into the history, window by window, as far as it has come."""
+"""Reads accounting into the history, window by window, from where the last read ended."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,12 +15,13 @@ from mirage.history.ingest.live_ingest import FIRST_WINDOW_S, ingest_history, sp
 
 _log = structlog.get_logger(__name__)
 
-PASSED = "part of accounting passed"
-"""The audit event for a span of accounting that never read: its records are not in the history."""
+SKIPPED_EVENT = "part of accounting passed"
+"""The audit event for a span of accounting whose answer could never be parsed. Its records are not
+in the history."""
 
 WINDOW_TRIES = 5
-"""Tries after which a window whose answer does not read is passed. A window without an answer is
-not."""
+"""Tries after which a window is skipped if its answer cannot be parsed. A window without an answer
+is never skipped."""
 _LOOK_AGAIN_S = 3600
 """Seconds until a site without accounting is asked again, since it may get accounting."""
 
@@ -34,35 +35,36 @@ class HistoryReader:
         cluster: Cluster,
         cluster_id: int,
         every_s: int,
-        follow: Callable[[Transaction, Sequence[Job], int], None],
+        sync_links: Callable[[Transaction, Sequence[Job], int], None],
     ) -> None:
-        """`follow` brings links to what the records say, at an instant."""
+        """`sync_links` updates links by the records, as of an instant."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
-        self._every_s, self._follow = every_s, follow
-        self._until: int | None = None
-        self._off_until = 0
-        self._unreadable = (0, 0)
-        """The beginning of the window that did not read last, and its tries."""
+        self._every_s, self._sync_links = every_s, sync_links
+        self._read_until: int | None = None
+        self._paused_until = 0
+        self._last_unreadable = (0, 0)
+        """The beginning of the last window whose answer could not be parsed, and its tries."""
 
     def read_new_records(self, now: int) -> None:
-        """Read on if it is time to. Without an answer the next call asks again."""
-        if now < self._off_until:
+        """Read the windows up to `now` if `every_s` has passed. Without an answer the next call
+        asks again."""
+        if now < self._paused_until:
             return
-        if self._until is None:
+        if self._read_until is None:
             with self._store.read() as tx:
-                known = clusters.read_history_until(tx, self._cluster_id)
-            self._until = now - FIRST_WINDOW_S if known is None else known
-        if now < self._until + self._every_s:
+                stored_until = clusters.read_history_until(tx, self._cluster_id)
+            self._read_until = now - FIRST_WINDOW_S if stored_until is None else stored_until
+        if now < self._read_until + self._every_s:
             return
         try:
-            for window in split_history(self._until, now):
+            for window in split_history(self._read_until, now):
                 try:
                     self._read_window(window, now)
                 except UnreadableAnswer as error:
-                    if not self._pass_window(window, now, str(error)):
+                    if not self._skip_window(window, now, str(error)):
                         return
         except AccountingOff as error:
-            self._off_until = now + _LOOK_AGAIN_S
+            self._paused_until = now + _LOOK_AGAIN_S
             _log.warning("no accounting: history comes from the queue alone", error=str(error))
         except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))
@@ -70,26 +72,26 @@ class HistoryReader:
     def _read_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            self._follow(tx, records, now)
+            self._sync_links(tx, records, now)
             clusters.set_history_until(tx, self._cluster_id, window[1])
-        self._until = window[1]
+        self._read_until = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)
 
-    def _pass_window(self, window: tuple[int, int], now: int, error: str) -> bool:
-        """Pass the window if it was tried often enough, and return whether it was.
+    def _skip_window(self, window: tuple[int, int], now: int, error: str) -> bool:
+        """Skip the window if it was tried often enough, and return whether it was skipped.
 
-        It would be asked for ever otherwise, and nothing after it.
+        Otherwise this window would be asked for again for ever, and no later window would be read.
         """
         since, until = window
-        tries = self._unreadable[1] + 1 if self._unreadable[0] == since else 1
-        self._unreadable = (since, tries)
+        tries = self._last_unreadable[1] + 1 if self._last_unreadable[0] == since else 1
+        self._last_unreadable = (since, tries)
         _log.warning("accounting does not read", since=since, tries=tries, error=error)
         if tries < WINDOW_TRIES:
             return False
         detail = {"since": since, "until": until, "error": error}
-        entry = AuditEntry(at=now, actor="mirage", event=PASSED, detail=detail)
+        entry = AuditEntry(at=now, actor="mirage", event=SKIPPED_EVENT, detail=detail)
         with self._store.begin() as tx:
             audit.write_entry(tx, self._cluster_id, entry)
             clusters.set_history_until(tx, self._cluster_id, until)
-        self._until = until
+        self._read_until = until
         return True

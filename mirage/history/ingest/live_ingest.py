@@ -17,7 +17,7 @@ WINDOW_S = 6 * 3600
 """Seconds of accounting that one query reads: some 10,000 jobs of a busy site, a few MB."""
 
 OVERLAP_S = 3600
-"""Seconds by which windows overlap: after an outage slurmdbd hears late that a job has ended."""
+"""Seconds by which windows overlap, since after an outage slurmdbd learns late that a job ended."""
 
 FIRST_WINDOW_S = 7 * 86400
 """Seconds of accounting that a new installation reads."""
@@ -29,25 +29,30 @@ def ingest_queue(
     queue: Queue,
     nodes: tuple[Node, ...] | None,
     *,
-    before: Queue | None = None,
+    earlier: Queue | None = None,
 ) -> None:
-    """Store a snapshot, and the history of each job that has changed since `before`.
+    """Store a snapshot, and the history of each job that has changed since `earlier`.
 
     Without accounting this is the only history: starts and ends are read from the queue, which
     shows ended jobs for MinJobAge.
     """
     snapshots.add_snapshot(tx, cluster_id, queue.taken_at, summarize_snapshot(queue, nodes))
-    on_nodes = None if nodes is None else queue_totals.sum_nodes(nodes)
+    node_sums = None if nodes is None else queue_totals.sum_nodes(nodes)
     sums = queue_totals.sum_queue(queue)
     plans = queue_totals.map_planned_starts(queue)
-    queue_summary.save_summary(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
-    job_history.upsert_jobs(tx, cluster_id, find_changed_jobs(queue, before))
+    queue_summary.save_summary(tx, cluster_id, queue.taken_at, sums, node_sums, plans=plans)
+    job_history.upsert_jobs(tx, cluster_id, find_changed_jobs(queue, earlier))
 
 
-def find_changed_jobs(queue: Queue, before: Queue | None) -> Iterator[Job]:
-    """Yield the jobs whose history has changed since `before`; all jobs if it is None."""
-    known = set() if before is None else set(_iter_job_lives(before))
-    return (queue.get_job(i) for i, life in enumerate(_iter_job_lives(queue)) if life not in known)
+def find_changed_jobs(queue: Queue, earlier: Queue | None) -> Iterator[Job]:
+    """Yield the jobs whose history has changed since the queue `earlier`; all jobs if it is
+    None."""
+    earlier_lives = set() if earlier is None else set(_iter_job_lives(earlier))
+    return (
+        queue.get_job(i)
+        for i, life in enumerate(_iter_job_lives(queue))
+        if life not in earlier_lives
+    )
 
 
 def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
@@ -59,15 +64,15 @@ def _iter_job_lives(queue: Queue) -> Iterator[tuple[object, ...]]:
 def summarize_snapshot(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
     """Return the sums of a snapshot that are kept for ever."""
     pending, running = queue.pending_mask, queue.running_mask
-    kept: dict[str, Any] = {
+    sums: dict[str, Any] = {
         "pending_jobs": int(pending.sum()),
         "pending_nodes": int(queue.nodes[pending].sum()),
         "running_jobs": int(running.sum()),
         "running_nodes": int(queue.nodes[running].sum()),
     }
     if nodes is not None:
-        kept |= summarize_nodes(nodes)
-    return kept
+        sums |= summarize_nodes(nodes)
+    return sums
 
 
 def summarize_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
@@ -83,11 +88,11 @@ def summarize_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
 
 def split_history(since: int, until: int) -> Iterator[tuple[int, int]]:
     """Yield [since, until) in windows; each begins OVERLAP_S before the end of the last."""
-    at = since
-    while at < until:
-        end = min(at + WINDOW_S, until)
-        yield at - OVERLAP_S, end
-        at = end
+    begin = since
+    while begin < until:
+        end = min(begin + WINDOW_S, until)
+        yield begin - OVERLAP_S, end
+        begin = end
 
 
 def ingest_history(
@@ -104,6 +109,6 @@ def count_free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
 
     "" means all partitions, and "a,b" means nodes of either.
     """
-    wanted = set(partition.split(",")) if partition else set()
-    mine = [n for n in nodes if n.is_usable and (not wanted or wanted.intersection(n.partitions))]
-    return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))
+    names = set(partition.split(",")) if partition else set()
+    members = [n for n in nodes if n.is_usable and (not names or names.intersection(n.partitions))]
+    return int(np.sum([n.cpus_used == 0 for n in members], dtype=np.int64))

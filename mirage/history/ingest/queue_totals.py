@@ -17,8 +17,12 @@ OTHERS = "Other"
 
 def sum_queue(queue: Queue) -> list[PartitionQueue]:
     """Return the sums of the whole queue, then those of each partition by name."""
-    counted = queue.pending_mask | queue.running_mask
-    names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
+    is_counted = queue.pending_mask | queue.running_mask
+    names = {
+        name
+        for partition_list in {*queue.partition[is_counted]}
+        for name in partition_list.split(",")
+    }
     words = np.array(
         [
             classify_reason(r) if p else ""
@@ -26,43 +30,45 @@ def sum_queue(queue: Queue) -> list[PartitionQueue]:
         ],
         dtype=object,
     )
-    rows = [_sum_partition(queue, counted, words, "")]
+    rows = [_sum_partition(queue, is_counted, words, "")]
     for name in sorted(filter(None, names)):
-        mine = np.array([name in several.split(",") for several in queue.partition], dtype=bool)
-        rows.append(_sum_partition(queue, counted & mine, words, name))
+        in_partition = np.array(
+            [name in partition_list.split(",") for partition_list in queue.partition], dtype=bool
+        )
+        rows.append(_sum_partition(queue, is_counted & in_partition, words, name))
     return rows
 
 
 def map_planned_starts(queue: Queue) -> dict[int, int]:
     """Return the start that Slurm plans, by job id; jobs without a plan are left out."""
-    known = queue.planned_start != UNKNOWN
-    ids, starts = queue.job_id[known], queue.planned_start[known]
+    has_plan = queue.planned_start != UNKNOWN
+    ids, starts = queue.job_id[has_plan], queue.planned_start[has_plan]
     return dict(zip(ids.tolist(), starts.tolist(), strict=True))
 
 
 def _sum_partition(
-    queue: Queue, mine: NDArray[np.bool_], words: NDArray[np.object_], partition: str
+    queue: Queue, in_partition: NDArray[np.bool_], words: NDArray[np.object_], partition: str
 ) -> PartitionQueue:
-    pending, running = queue.pending_mask & mine, queue.running_mask & mine
-    in_line = pending & (queue.eligible != UNKNOWN) & (queue.eligible <= queue.taken_at)
-    since = queue.eligible[in_line & (queue.priority != 0)]
+    pending, running = queue.pending_mask & in_partition, queue.running_mask & in_partition
+    is_eligible = pending & (queue.eligible != UNKNOWN) & (queue.eligible <= queue.taken_at)
+    eligible_since = queue.eligible[is_eligible & (queue.priority != 0)]
     return PartitionQueue(
         partition=partition,
         pending_jobs=int(pending.sum()),
         pending_nodes=int(queue.nodes[pending].sum()),
         running_jobs=int(running.sum()),
         running_nodes=int(queue.nodes[running].sum()),
-        oldest_eligible=int(since.min()) if len(since) else None,
+        oldest_eligible=int(eligible_since.min()) if len(eligible_since) else None,
         reasons=_count_commonest(words[pending].tolist()),
     )
 
 
 def _count_commonest(words: Iterable[str]) -> dict[str, int]:
     ordered = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
-    kept, rest = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
+    counts, rest = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
     if rest:
-        kept[OTHERS] = kept.get(OTHERS, 0) + sum(jobs for _, jobs in rest)
-    return kept
+        counts[OTHERS] = counts.get(OTHERS, 0) + sum(jobs for _, jobs in rest)
+    return counts
 
 
 def sum_nodes(nodes: tuple[Node, ...]) -> list[PartitionNodes]:

@@ -21,37 +21,39 @@ _log = structlog.get_logger(__name__)
 
 
 def complete_reasons(
-    cluster: Cluster, jobs: Sequence[Job], known: frozenset[JobId], nodes: Iterable[Node]
+    cluster: Cluster, jobs: Sequence[Job], trusted_ids: frozenset[JobId], nodes: Iterable[Node]
 ) -> list[Job]:
     """Return the jobs in their order, with completed reasons.
 
-    Slurm is asked about the jobs in `known` only, because anybody may write a mark on any number of
-    jobs. If Slurm does not answer, the reasons stay as they are.
+    Slurm is asked only about the jobs in `trusted_ids`, because any user may write a mark on any
+    number of jobs. If Slurm does not answer, the reasons stay as they are.
     """
-    away = frozenset(node.name for node in nodes if node.is_out_of_service)
+    out_of_service = frozenset(node.name for node in nodes if node.is_out_of_service)
     doubtful = [
         job.job_id
         for job in jobs
         if job.state.is_waiting
-        and job.job_id in known
+        and job.job_id in trusted_ids
         and pending_reasons.can_hide_nodes(job.reason)
     ]
-    if not away or not doubtful:
+    if not out_of_service or not doubtful:
         return list(jobs)
     try:
-        asked = cluster.fetch_requested_nodes(doubtful)
+        requested_nodes = cluster.fetch_requested_nodes(doubtful)
     except ClusterError as error:
         _log.warning("Slurm did not tell which nodes jobs ask for", error=str(error))
         return list(jobs)
-    return [_complete_reason(job, asked, away) for job in jobs]
+    return [_complete_reason(job, requested_nodes, out_of_service) for job in jobs]
 
 
-def _complete_reason(job: Job, asked: Mapping[JobId, str], away: frozenset[str]) -> Job:
+def _complete_reason(
+    job: Job, requested_nodes: Mapping[JobId, str], out_of_service: frozenset[str]
+) -> Job:
     try:
-        names = frozenset(hostlist.expand_hostlist(asked.get(job.job_id, "")))
+        names = frozenset(hostlist.expand_hostlist(requested_nodes.get(job.job_id, "")))
     except MalformedText:
         return job
-    missing = names & away
+    missing = names & out_of_service
     # Since 23.02 a list may name more nodes than the job needs: it takes any of them.
     if len(names) - len(missing) >= min(len(names), job.nodes):
         return job

@@ -14,11 +14,11 @@ from mirage.errors import InputError
 BATCH = 20_000
 
 _TEXTS = ("user", "account", "partition", "qos", "exit_code", "name")
-_WHOLE = ("submit", "eligible", "start", "end", "nodes", "gpus", "cpus")
+_INTEGERS = ("submit", "eligible", "start", "end", "nodes", "gpus", "cpus")
 _SCHEMA = pa.schema(
     [("job_id", pa.string()), ("state", pa.string()), ("timelimit_s", pa.int64())]
     + [(name, pa.string()) for name in _TEXTS]
-    + [(name, pa.int64()) for name in _WHOLE]
+    + [(name, pa.int64()) for name in _INTEGERS]
 )
 
 
@@ -27,12 +27,12 @@ def write_history(
     cluster_id: int,
     path: Path,
     since: int,
-    told: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Write the jobs submitted at `since` or later; return how many there are.
 
-    The file is Parquet with the columns of docs/reference/traces.md. `told` is called with the
-    number of jobs of each batch. Raises InputError if `path` cannot be written.
+    The file is Parquet with the columns of docs/reference/traces.md. `on_progress` is called with
+    the number of jobs of each batch. Raises InputError if `path` cannot be written.
     """
     count = 0
     try:
@@ -40,14 +40,14 @@ def write_history(
             for rows in job_history.iter_jobs(tx, cluster_id, since, BATCH):
                 writer.write_table(_build_table(rows))
                 count += len(rows)
-                told(len(rows))
+                on_progress(len(rows))
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
     return count
 
 
 def _build_table(rows: list[Job]) -> pa.Table:
-    columns = {name: [getattr(job, name) for job in rows] for name in (*_TEXTS, *_WHOLE)}
+    columns = {name: [getattr(job, name) for job in rows] for name in (*_TEXTS, *_INTEGERS)}
     columns |= {
         "job_id": [str(job.job_id) for job in rows],
         "state": [job.state.value for job in rows],

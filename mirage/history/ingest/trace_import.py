@@ -19,7 +19,7 @@ class ImportReport:
     unchanged: int
     refused: int
     skipped: int
-    """Correct rows that are no jobs of their own: steps, partial executions."""
+    """Valid rows that are not whole jobs: steps, partial executions."""
     refused_why: dict[str, int] = field(default_factory=dict)
     """Refused rows by reason, the commonest first."""
     skipped_why: dict[str, int] = field(default_factory=dict)
@@ -30,36 +30,36 @@ class ImportReport:
     """The line (in Parquet the row) where each reason first occurred."""
 
     @property
-    def taken(self) -> int:
+    def imported(self) -> int:
         return self.added + self.updated + self.unchanged
 
     @property
-    def useless(self) -> bool:
+    def is_useless(self) -> bool:
         """Return whether rows were refused and none was imported: it is probably a wrong file.
 
         A dump without rows, or with job steps only, is not useless: an hour without jobs has none.
         """
-        return self.refused > 0 and self.taken == 0
+        return self.refused > 0 and self.imported == 0
 
 
 def import_trace(
     store: Store,
     cluster_name: str,
     trace: TraceFile,
-    progress: Callable[[TraceFile], None] | None = None,
+    on_progress: Callable[[TraceFile], None] | None = None,
 ) -> ImportReport:
     """Merge the whole file into the history, with one transaction for each batch.
 
-    `progress` is called after each batch. A job that is stored already is not stored twice. So if
-    an import fails after some batches, the same call completes it.
+    `on_progress` is called after each batch. A job that is stored already is not stored twice. So
+    if an import fails after some batches, the same call completes it.
     """
     store.check_schema()
     counts = job_history.MergeCounts()
     for batch in trace.iter_batches():
         with store.begin() as tx:
             counts += job_history.upsert_jobs(tx, clusters.ensure_cluster(tx, cluster_name), batch)
-        if progress is not None:
-            progress(trace)
+        if on_progress is not None:
+            on_progress(trace)
     tally = trace.tally
     return ImportReport(
         read=tally.read,

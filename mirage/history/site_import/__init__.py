@@ -1,1 +1,1 @@
-"""Convert what Slurm reports about a site into the simulator's parameters."""
+"""Converts Slurm's answers about a site into the simulator's parameters."""

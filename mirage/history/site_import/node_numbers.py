@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-_NAMED = 8
+_MOST_NAMES = 8
 """The most names in one sentence, as a site may have hundreds."""
 
 
 def map_node_numbers(
-    names: Sequence[str], number_of: Mapping[str, int], whose: str, notes: list[str]
+    names: Sequence[str], number_of: Mapping[str, int], owner: str, notes: list[str]
 ) -> tuple[int, ...]:
     """Return numbers, ascending, each once. Nodes that scontrol does not show are left out, with a
     note."""
     unknown = [name for name in names if name not in number_of]
     if unknown:
-        notes.append(f"Nodes of {whose} that scontrol does not show: {format_some(unknown)}.")
+        notes.append(f"Nodes of {owner} that scontrol does not show: {format_some(unknown)}.")
     return tuple(sorted({number_of[name] for name in names if name in number_of}))
 
 
 def format_some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Writes the notes about a site into a cluster file's head, with the number of jobs concerned."""
+"""Notes about a site for the head of its cluster file, with the number of jobs concerned."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,7 +10,7 @@ Concerns = Callable[[Job], bool]
 
 
 class SiteNote(str):
-    """A sentence whose jobs can be told; other sentences are plain text."""
+    """A sentence with a predicate for the jobs that it concerns. Other notes are plain `str`."""
 
     __slots__ = ("concerns",)
     concerns: Concerns
@@ -22,13 +22,13 @@ class SiteNote(str):
 
 
 def add_job_counts(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]:
-    """The sentences, those whose jobs can be told with their number."""
-    told = [note for note in notes if isinstance(note, SiteNote)]
+    """Return the sentences. Each `SiteNote` gets the number of `jobs` that it concerns."""
+    countable = [note for note in notes if isinstance(note, SiteNote)]
     counts: Counter[str] = Counter()
     total = 0
     for job in jobs:
         total += 1
-        counts.update(note for note in told if note.concerns(job))
+        counts.update(note for note in countable if note.concerns(job))
     return tuple(
         f"{note.removesuffix('.')} ({counts[note]:,} of {total:,} jobs of the log)."
         if isinstance(note, SiteNote)
@@ -38,7 +38,7 @@ def add_job_counts(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]
 
 
 def match_partition(*names: str) -> Concerns:
-    """Those that could run in one of these."""
+    """Match jobs that could run in one of these partitions."""
     return lambda job: not set(names).isdisjoint(job.partition.split(","))
 
 
@@ -51,9 +51,11 @@ def match_users(users: Collection[str], accounts: Collection[str]) -> Concerns:
 
 
 def match_period(start: int, end: int, partitions: Sequence[str]) -> Concerns:
-    """Those of these partitions that waited or ran then."""
-    there = match_partition(*partitions)
-    return lambda job: job.submit < end and (job.end is None or job.end > start) and there(job)
+    """Match jobs of these partitions that waited or ran in [start, end), epoch seconds."""
+    is_in_partitions = match_partition(*partitions)
+    return lambda job: (
+        job.submit < end and (job.end is None or job.end > start) and is_in_partitions(job)
+    )
 
 
 def is_preempted(job: Job) -> bool:

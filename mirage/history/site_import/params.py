@@ -38,63 +38,67 @@ class ImportedSite:
 
 
 def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSite:
-    """Convert the answers. `zone` is that of local times in the answers; None: this host's.
+    """Convert the answers. `zone` is the zone of local times in the answers; None: this host's.
 
     Raises MalformedText if a needed answer cannot be read.
     """
     notes = [
-        f"`{' '.join(question.argv)}` gave no answer ({why}): {_WITHOUT[question]}."
-        for question, why in answers.missing.items()
+        f"`{' '.join(question.argv)}` gave no answer ({reason}): {_CONSEQUENCES[question]}."
+        for question, reason in answers.missing.items()
     ]
     config = scontrol.parse_config(answers.texts[slurm_answers.CONFIG])
     nodes = scontrol_show.parse_nodes(answers.texts[slurm_answers.NODES])
     number_of = {node.name: number for number, node in enumerate(nodes)}
     if len(number_of) < len(nodes):
         raise MalformedText("scontrol's show node names a node twice")
-    fields, said = convert_scheduler(config)
-    notes += said
-    fields |= _convert_nodes(nodes, notes, memory=is_memory_counted(config))
+    fields, scheduler_notes = convert_scheduler(config)
+    notes += scheduler_notes
+    fields |= _convert_nodes(nodes, notes, with_memory=is_memory_counted(config))
     if has_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
         notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
     if not is_memory_counted(config):
         notes.append("Memory is not counted, as SelectTypeParameters does not name it.")
-    shown = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
-    fields["partitions"] = _convert_partitions(shown, number_of, notes)
-    reserved = _parse_reservations(answers, notes)
-    fields["reservations"] = convert_reservations(reserved, nodes, shown, zone, notes)
-    limits = has_enforced_limits(config)
+    partitions = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
+    fields["partitions"] = _convert_partitions(partitions, number_of, notes)
+    reservations = _parse_reservations(answers, notes)
+    fields["reservations"] = convert_reservations(reservations, nodes, partitions, zone, notes)
+    with_limits = has_enforced_limits(config)
     cluster = config.get("ClusterName", "")
-    fields["qos"], fields["shares"] = _convert_accounting(answers, cluster, notes, limits=limits)
+    fields["qos"], fields["shares"] = _convert_accounting(
+        answers, cluster, notes, with_limits=with_limits
+    )
     params = Params(name=_make_name(cluster, notes), nodes=len(nodes), **fields)
     return ImportedSite(params=params, node_names=tuple(number_of), notes=tuple(notes))
 
 
-_WITHOUT = {
+_CONSEQUENCES = {
     slurm_answers.RESERVATIONS: "no reservations",
     slurm_answers.QOS: "one QOS without limits",
     slurm_answers.ASSOCIATIONS: "every account has one share",
 }
 
 
-def _make_name(given: str, notes: list[str]) -> str:
-    letters = "".join(c if c.isalnum() or c == "_" else "_" for c in given)
+def _make_name(cluster_name: str, notes: list[str]) -> str:
+    letters = "".join(c if c.isalnum() or c == "_" else "_" for c in cluster_name)
     name = letters if letters.isidentifier() else f"_{letters}"
     name = name[:_LONGEST_NAME]
-    if name != given:
-        notes.append(f"ClusterName is {given!r}: this file names the cluster {name}.")
+    if name != cluster_name:
+        notes.append(f"ClusterName is {cluster_name!r}: this file names the cluster {name}.")
     return name
 
 
-def _convert_nodes(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> ParamFields:
-    kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
+def _convert_nodes(
+    nodes: Sequence[NodeRecord], notes: list[str], *, with_memory: bool
+) -> ParamFields:
+    kinds = [(n.cpus, n.memory_mib if with_memory else 0, n.gpus) for n in nodes]
     cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
     out = [f"{n.name} {n.state}" for n in nodes if n.is_out_of_service]
     if out:
         notes.append(f"Out at the import, and up in this file: {format_some(out)}.")
     if any(n.features for n in nodes):
-        told = sorted({f for n in nodes for f in n.features.split(",") if f})
-        notes.append(f"Not simulated: features of nodes ({format_some(told)}).")
+        features = sorted({f for n in nodes for f in n.features.split(",") if f})
+        notes.append(f"Not simulated: features of nodes ({format_some(features)}).")
     if len({n.weight for n in nodes}) > 1:
         notes.append("Not simulated: Weight of nodes, by which Slurm chooses among them.")
     return {
@@ -111,43 +115,43 @@ def _convert_nodes(nodes: Sequence[NodeRecord], notes: list[str], *, memory: boo
 
 
 def _convert_partitions(
-    shown: Sequence[PartitionRecord], number_of: dict[str, int], notes: list[str]
+    records: Sequence[PartitionRecord], number_of: dict[str, int], notes: list[str]
 ) -> tuple[Partition, ...]:
-    if not any(p.default for p in shown):
-        notes.append(f"No partition is the default one: here {shown[0].name}.")
-    found = []
-    for one in sorted(shown, key=lambda p: not p.default):
-        numbers = map_node_numbers(one.nodes, number_of, f"partition {one.name}", notes)
+    if not any(p.default for p in records):
+        notes.append(f"No partition is the default one: here {records[0].name}.")
+    partitions = []
+    for record in sorted(records, key=lambda p: not p.default):
+        numbers = map_node_numbers(record.nodes, number_of, f"partition {record.name}", notes)
         if not numbers:
-            notes.append(f"Partition {one.name} has no nodes: left out.")
+            notes.append(f"Partition {record.name} has no nodes: left out.")
             continue
-        notes += _list_unsimulated(one)
-        found.append(
+        notes += _list_unsimulated(record)
+        partitions.append(
             Partition(
-                name=one.name,
+                name=record.name,
                 nodes=() if len(numbers) == len(number_of) else numbers,
-                priority_tier=one.priority_tier,
-                priority_job_factor=one.priority_job_factor,
-                max_time_s=one.max_time_s,
-                exclusive=one.over_subscribe == "EXCLUSIVE",
+                priority_tier=record.priority_tier,
+                priority_job_factor=record.priority_job_factor,
+                max_time_s=record.max_time_s,
+                exclusive=record.over_subscribe == "EXCLUSIVE",
             )
         )
-    if not found:
+    if not partitions:
         raise MalformedText("no partition has nodes: there is nothing to simulate")
-    return tuple(found)
+    return tuple(partitions)
 
 
-def _list_unsimulated(one: PartitionRecord) -> list[str]:
+def _list_unsimulated(record: PartitionRecord) -> list[str]:
     notes: list[str] = []
-    if one.state != "UP":
-        notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
-    if one.over_subscribe not in {"NO", "EXCLUSIVE"}:
-        what = f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}."
-        notes.append(SiteNote(what, match_partition(one.name)))
-    if one.others:
-        told = ", ".join(f"{key}={value}" for key, value in one.others.items())
-        concerns = match_partition(one.name)
-        notes.append(SiteNote(f"Not simulated of partition {one.name}: {told}.", concerns))
+    if record.state != "UP":
+        notes.append(f"Partition {record.name} is {record.state}, and UP in this file.")
+    if record.over_subscribe not in {"NO", "EXCLUSIVE"}:
+        sentence = f"Not simulated: OverSubscribe={record.over_subscribe} of {record.name}."
+        notes.append(SiteNote(sentence, match_partition(record.name)))
+    if record.others:
+        settings = ", ".join(f"{key}={value}" for key, value in record.others.items())
+        concerns = match_partition(record.name)
+        notes.append(SiteNote(f"Not simulated of partition {record.name}: {settings}.", concerns))
     return notes
 
 
@@ -161,27 +165,30 @@ def _parse_reservations(answers: SiteAnswers, notes: list[str]) -> tuple[Reserva
 
 
 def _convert_accounting(
-    answers: SiteAnswers, cluster: str, notes: list[str], *, limits: bool
+    answers: SiteAnswers, cluster: str, notes: list[str], *, with_limits: bool
 ) -> tuple[tuple[Qos, ...], tuple[tuple[str, int], ...]]:
-    everywhere = _parse_optional(
+    all_clusters = _parse_optional(
         answers, slurm_answers.ASSOCIATIONS, sacctmgr.parse_associations, notes
     )
-    associations = [a for a in everywhere or () if a.cluster == cluster]
-    shown = _parse_optional(answers, slurm_answers.QOS, sacctmgr.parse_qos, notes)
-    qos, said = convert_qos(shown or (), associations, limits=limits)
-    shares, more = convert_shares(associations)
-    notes += [*said, *more]
+    associations = [a for a in all_clusters or () if a.cluster == cluster]
+    qos_records = _parse_optional(answers, slurm_answers.QOS, sacctmgr.parse_qos, notes)
+    qos, qos_notes = convert_qos(qos_records or (), associations, with_limits=with_limits)
+    shares, share_notes = convert_shares(associations)
+    notes += [*qos_notes, *share_notes]
     return qos, shares
 
 
 def _parse_optional(
     answers: SiteAnswers, question: SiteQuestion, parse: Callable[[str], T], notes: list[str]
 ) -> T | None:
-    """Parse an optional answer; None if there is none, or if it does not read, with a note."""
+    """Parse an optional answer. None if there is no answer; None with a note if it cannot be
+    parsed."""
     if question not in answers.texts:
         return None
     try:
         return parse(answers.texts[question])
     except MalformedText as error:
-        notes.append(f"`{' '.join(question.argv)}` does not read ({error}): {_WITHOUT[question]}.")
+        notes.append(
+            f"`{' '.join(question.argv)}` does not read ({error}): {_CONSEQUENCES[question]}."
+        )
         return None

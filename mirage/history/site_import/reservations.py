@@ -8,14 +8,16 @@ from mirage.history.site_import.notes import SiteNote, match_period
 from mirage.simulator.types import Reservation
 from mirage.slurm.commands.scontrol_show import NodeRecord, PartitionRecord, ReservationRecord
 
-_REPEATS = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
-_NOT_SIMULATED = _REPEATS | {"FLEX", "MAGNETIC"}
-_FLOATS = "TIME_FLOAT"
-_MOVES_ON = f"has no fixed start ({_FLOATS}: it moves on with the clock), which is not simulated"
+_REPEATING_FLAGS = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
+_NOT_SIMULATED = _REPEATING_FLAGS | {"FLEX", "MAGNETIC"}
+_FLOATING_FLAG = "TIME_FLOAT"
+_FLOATING_SENTENCE = (
+    f"has no fixed start ({_FLOATING_FLAG}: it moves on with the clock), which is not simulated"
+)
 
 
 def convert_reservations(
-    shown: Sequence[ReservationRecord],
+    records: Sequence[ReservationRecord],
     nodes: Sequence[NodeRecord],
     partitions: Sequence[PartitionRecord],
     zone: tzinfo | None,
@@ -23,50 +25,52 @@ def convert_reservations(
 ) -> tuple[Reservation, ...]:
     """Return the reservations that can be simulated. `notes` gets a sentence on each other one."""
     number_of = {node.name: number for number, node in enumerate(nodes)}
-    found = []
-    for one in shown:
-        numbers = map_node_numbers(one.nodes, number_of, f"reservation {one.name}", notes)
-        start, end = _parse_instant(one.start, zone), _parse_instant(one.end, zone)
+    reservations = []
+    for record in records:
+        numbers = map_node_numbers(record.nodes, number_of, f"reservation {record.name}", notes)
+        start, end = _parse_instant(record.start, zone), _parse_instant(record.end, zone)
         if start is None or end is None or end <= start or not numbers:
-            notes.append(f"Reservation {one.name} has no nodes, or no times that read: left out.")
+            notes.append(
+                f"Reservation {record.name} has no nodes, or no times that read: left out."
+            )
             continue
-        if _FLOATS in one.flags:
-            notes.append(f"Reservation {one.name} {_MOVES_ON}: left out.")
+        if _FLOATING_FLAG in record.flags:
+            notes.append(f"Reservation {record.name} {_FLOATING_SENTENCE}: left out.")
             continue
-        around = match_period(start, end, _find_partitions(one, partitions))
-        if part := _describe_part(one, [nodes[n] for n in numbers]):
-            notes.append(SiteNote(f"Reservation {one.name} {part}: left out.", around))
+        concerns = match_period(start, end, _find_partitions(record, partitions))
+        if part := _describe_part(record, [nodes[n] for n in numbers]):
+            notes.append(SiteNote(f"Reservation {record.name} {part}: left out.", concerns))
             continue
-        notes += [SiteNote(said, around) for said in _list_unsimulated(one)]
-        found.append(Reservation(name=one.name, start=start, end=end, nodes=numbers))
-    return tuple(found)
+        notes += [SiteNote(sentence, concerns) for sentence in _list_unsimulated(record)]
+        reservations.append(Reservation(name=record.name, start=start, end=end, nodes=numbers))
+    return tuple(reservations)
 
 
-def _find_partitions(one: ReservationRecord, partitions: Sequence[PartitionRecord]) -> list[str]:
-    return [p.name for p in partitions if not set(one.nodes).isdisjoint(p.nodes)]
+def _find_partitions(record: ReservationRecord, partitions: Sequence[PartitionRecord]) -> list[str]:
+    return [p.name for p in partitions if not set(record.nodes).isdisjoint(p.nodes)]
 
 
-def _describe_part(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
+def _describe_part(record: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
     """Tell how many CPUs a reservation of a part of its nodes keeps; empty for others."""
-    all_cpus, kept = sum(node.cpus for node in nodes), _count_reserved_cpus(one, nodes)
-    if kept is None or kept >= all_cpus:
+    all_cpus, reserved_cpus = sum(node.cpus for node in nodes), _count_reserved_cpus(record, nodes)
+    if reserved_cpus is None or reserved_cpus >= all_cpus:
         return ""
-    return f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
+    return f"keeps {reserved_cpus} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
 
 
-def _count_reserved_cpus(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
+def _count_reserved_cpus(record: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
     """Return the CPUs that the reservation keeps, by its cores if it shows no CPUs; None: not
     known."""
-    if one.cpus is not None or one.cores is None:
-        return one.cpus
-    return one.cores * max(node.threads_per_core for node in nodes)
+    if record.cpus is not None or record.cores is None:
+        return record.cpus
+    return record.cores * max(node.threads_per_core for node in nodes)
 
 
-def _list_unsimulated(one: ReservationRecord) -> Iterator[str]:
-    if one.for_whom:
-        yield f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty."
-    if flags := sorted(one.flags & _NOT_SIMULATED):
-        yield f"Not simulated of reservation {one.name}: {', '.join(flags)}."
+def _list_unsimulated(record: ReservationRecord) -> Iterator[str]:
+    if record.beneficiaries:
+        yield f"Reservation {record.name} is for {record.beneficiaries}: here its nodes stay empty."
+    if flags := sorted(record.flags & _NOT_SIMULATED):
+        yield f"Not simulated of reservation {record.name}: {', '.join(flags)}."
 
 
 def _parse_instant(text: str, zone: tzinfo | None) -> int | None:

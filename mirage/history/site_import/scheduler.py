@@ -39,8 +39,8 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """A key of SchedulerParameters as slurmctld 22.05 reads it: a number out of range gives the
-    default."""
+    """A key of SchedulerParameters as slurmctld 22.05 reads it: for a number out of range slurmctld
+    takes the default."""
 
     field: str
     default: int
@@ -65,7 +65,7 @@ _PARAMETERS = {
     "bf_max_job_user": _Parameter("bf_max_job_user", 0, 0),
 }
 
-_NEUTRAL = {
+_UNSIMULATED_SETTINGS = {
     "PreemptType": ({"preempt/none"}, "preemption"),
     "TopologyPlugin": ({"topology/none", "topology/default", "topology/flat"}, "topology"),
     "Licenses": (set[str](), "licences"),
@@ -79,7 +79,8 @@ _NEUTRAL = {
     "JobRequeue": ({"1"}, "jobs that are not requeued by default"),
     "FederationParameters": (set[str](), "federation"),
 }
-"""By key: the values with which it changes nothing, and the feature that is not simulated."""
+"""By key: the values with which the setting changes nothing, and the feature that is not
+simulated."""
 
 
 def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]]:
@@ -91,25 +92,25 @@ def convert_scheduler(config: Mapping[str, str]) -> tuple[ParamFields, list[str]
     fields |= _convert_priority(config, notes)
     fields |= _convert_parameters(config, notes)
     fields |= _convert_over_time(config, notes)
-    for key, (neutral, what) in _NEUTRAL.items():
+    for key, (neutral, feature) in _UNSIMULATED_SETTINGS.items():
         value = config.get(key, "")
         if value and value not in neutral:
-            said = f"Not simulated: {what} ({key} = {value})."
-            notes.append(SiteNote(said, is_preempted) if key == "PreemptType" else said)
+            sentence = f"Not simulated: {feature} ({key} = {value})."
+            notes.append(SiteNote(sentence, is_preempted) if key == "PreemptType" else sentence)
     return fields, notes
 
 
 def _convert_version(config: Mapping[str, str], notes: list[str]) -> ParamFields:
     """Return the release whose backfill the simulator uses."""
-    told = config.get("SLURM_VERSION", "")
-    version = told if parse_version(told) is not None else ""
-    if told and not version:
+    text = config.get("SLURM_VERSION", "")
+    version = text if parse_version(text) is not None else ""
+    if text and not version:
         notes.append(
-            f"SLURM_VERSION = {told}: not a version of Slurm that Mirage can read, and so not in "
+            f"SLURM_VERSION = {text}: not a version of Slurm that Mirage can read, and so not in "
             f"the cluster file; planned as Slurm {find_release(version)}."
         )
     elif is_unchecked(version):
-        notes.append(f"SLURM_VERSION = {told or 'not told'}: {describe_planner(version)}.")
+        notes.append(f"SLURM_VERSION = {text or 'not text'}: {describe_planner(version)}.")
     return {"slurm_version": version}
 
 
@@ -133,11 +134,11 @@ def has_whole_cores(config: Mapping[str, str]) -> bool:
 
 
 def _convert_select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
-    given = config.get("SelectType", "")
+    text = config.get("SelectType", "")
     try:
-        return SelectType(given)
+        return SelectType(text)
     except ValueError:
-        notes.append(f"SelectType = {given or 'not told'}: taken as select/cons_tres.")
+        notes.append(f"SelectType = {text or 'not told'}: taken as select/cons_tres.")
         return SelectType.CONS_TRES
 
 
@@ -158,9 +159,9 @@ def _convert_priority(config: Mapping[str, str], notes: list[str]) -> ParamField
     flags = set(config.get("PriorityFlags", "").split(",")) - {"", "NONE"}
     fields["accrue_always"] = "ACCRUE_ALWAYS" in flags
     fields["priority_favor_small"] = config.get("PriorityFavorSmall", "").lower() == "yes"
-    strange = sorted(flags - _FLAGS_IN_FORCE)
-    if strange:
-        notes.append(f"Not simulated: PriorityFlags {', '.join(strange)}.")
+    unknown_flags = sorted(flags - _FLAGS_IN_FORCE)
+    if unknown_flags:
+        notes.append(f"Not simulated: PriorityFlags {', '.join(unknown_flags)}.")
     if not kind.endswith("/multifactor"):
         notes.append(f"PriorityType = {kind or 'not told'}: in order of submission, no weights.")
         fields |= dict.fromkeys(_WEIGHTS.values(), 0)
@@ -171,19 +172,19 @@ def _convert_priority(config: Mapping[str, str], notes: list[str]) -> ParamField
 
 
 def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> ParamFields:
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for term in config.get("SchedulerParameters", "").split(","):
-        given.setdefault(*_parse_parameter(term))  # of two of one key Slurm takes the first
+        values.setdefault(*_parse_parameter(term))  # Slurm takes the first
     fields: ParamFields = {}
     for key, parameter in _PARAMETERS.items():
-        text = given.pop(key, str(parameter.default))
+        text = values.pop(key, str(parameter.default))
         fields[parameter.field] = _convert_value(key, text, parameter, notes)
-    if given.pop("bf_continue", None) is None:
+    if values.pop("bf_continue", None) is None:
         notes.append(
             "bf_continue is not set: Slurm gives up a backfill pass that it yielded in, the "
             "simulator never; where passes are long, it plans more than Slurm does."
         )
-    others = [key if not value else f"{key}={value}" for key, value in given.items() if key]
+    others = [key if not value else f"{key}={value}" for key, value in values.items() if key]
     if others:
         notes.append(f"Not simulated: SchedulerParameters {', '.join(others)}.")
     kind = config.get("SchedulerType", "sched/backfill")
@@ -196,8 +197,8 @@ def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> ParamFie
 
 
 def _convert_value(key: str, text: str, parameter: _Parameter, notes: list[str]) -> int:
-    found = _NUMBER.match(text)
-    number = int(found[0]) if found else parameter.least - 1
+    match = _NUMBER.match(text)
+    number = int(match[0]) if match else parameter.least - 1
     if parameter.may_be_off and number == OFF:
         return OFF
     if not parameter.least <= number <= parameter.most:

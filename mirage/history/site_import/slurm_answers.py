@@ -10,7 +10,7 @@ from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
 from mirage.slurm.text.command_errors import classify_query_error
 
 _TIMEOUT_S = 60.0
-"""`sacctmgr show assoc` of a large site takes seconds, and nobody waits for it."""
+"""Long, since `sacctmgr show assoc` of a large site takes many seconds and nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,33 +20,33 @@ class SiteQuestion:
     argv: tuple[str, ...]
     file: str
     """The file name of the captured answer."""
-    needed: bool
+    is_needed: bool
     """Whether no cluster file can be made without this answer."""
 
 
 CONFIG = SiteQuestion(
-    argv=tuple(scontrol.build_show_config_argv()), file="scontrol-show-config.txt", needed=True
+    argv=tuple(scontrol.build_show_config_argv()), file="scontrol-show-config.txt", is_needed=True
 )
 NODES = SiteQuestion(
-    argv=tuple(scontrol_show.build_show_nodes_argv()), file="scontrol-show-node.txt", needed=True
+    argv=tuple(scontrol_show.build_show_nodes_argv()), file="scontrol-show-node.txt", is_needed=True
 )
 PARTITIONS = SiteQuestion(
     argv=tuple(scontrol_show.build_show_partitions_argv()),
     file="scontrol-show-partition.txt",
-    needed=True,
+    is_needed=True,
 )
 RESERVATIONS = SiteQuestion(
     argv=tuple(scontrol_show.build_show_reservations_argv()),
     file="scontrol-show-reservation.txt",
-    needed=False,
+    is_needed=False,
 )
 QOS = SiteQuestion(
-    argv=tuple(sacctmgr.build_show_qos_argv()), file="sacctmgr-show-qos.txt", needed=False
+    argv=tuple(sacctmgr.build_show_qos_argv()), file="sacctmgr-show-qos.txt", is_needed=False
 )
 ASSOCIATIONS = SiteQuestion(
     argv=tuple(sacctmgr.build_show_associations_argv()),
     file="sacctmgr-show-assoc.txt",
-    needed=False,
+    is_needed=False,
 )
 QUESTIONS = (CONFIG, NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS)
 
@@ -68,18 +68,18 @@ def fetch_answers(questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
         try:
             texts[question] = _fetch_answer(runner, question)
         except ClusterError as error:
-            if question.needed:
+            if question.is_needed:
                 raise
             missing[question] = str(error)
     return SiteAnswers(texts=texts, missing=missing)
 
 
 def _fetch_answer(runner: CommandRunner, question: SiteQuestion) -> str:
-    done = runner.run(question.argv)
-    complaint = classify_query_error(question.argv[0], done.code, done.stderr)
+    result = runner.run(question.argv)
+    complaint = classify_query_error(question.argv[0], result.code, result.stderr)
     if complaint is not None:
         raise complaint
-    return done.stdout
+    return result.stdout
 
 
 def load_answers(folder: Path, questions: Sequence[SiteQuestion] = QUESTIONS) -> SiteAnswers:
@@ -91,10 +91,10 @@ def load_answers(folder: Path, questions: Sequence[SiteQuestion] = QUESTIONS) ->
         try:
             texts[question] = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            why = f"{path} cannot be read: {error.strerror}"
-            if question.needed:
+            reason = f"{path} cannot be read: {error.strerror}"
+            if question.is_needed:
                 raise InputError(
-                    f"{why}; it holds the answer of `{' '.join(question.argv)}`"
+                    f"{reason}; it holds the answer of `{' '.join(question.argv)}`"
                 ) from error
-            missing[question] = why
+            missing[question] = reason
     return SiteAnswers(texts=texts, missing=missing)

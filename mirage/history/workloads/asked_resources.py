@@ -1,8 +1,8 @@
-"""What replayed jobs ask of their nodes, and what is assumed where the log does not tell.
+"""Sets what replayed jobs ask of their nodes, with assumptions for what the log does not have.
 
-Without GPUs or CPUs in the log a job would fit beside any other, and nobody would wait. A log whose
-jobs never used more nodes at once than their partition has is that of jobs that had whole nodes, as
-far as it tells, and they are replayed so.
+A job without GPUs or CPUs in the log would fit beside any other job, and nobody would wait. So such
+jobs of a partition are replayed with whole nodes, if the log agrees: its jobs there never used more
+nodes at once than the partition has.
 """
 
 from collections import defaultdict
@@ -28,28 +28,29 @@ JobPair = tuple[SimJob, Job]
 
 
 def set_resources(
-    pairs: Sequence[JobPair], params: Params, record: Callable[[str, Job], None]
+    pairs: Sequence[JobPair], params: Params, record_assumption: Callable[[str, Job], None]
 ) -> list[JobPair]:
-    """Return the jobs with what they ask of each node. `record` takes each assumption.
+    """Return the jobs with the CPUs, memory (MiB) and GPUs that they ask of each node.
 
-    Only CPUs, memory and GPUs under select/cons_tres are asked; select/linear counts nodes.
+    `record_assumption` is called with each assumption and its job. Under select/linear the pairs
+    are returned unchanged, since only nodes count there.
     """
     if params.select_type is not SelectType.CONS_TRES:
         return list(pairs)
     log = _LogResources.from_jobs(pairs, params)
     counts_memory = _should_count_memory(params)
-    found = []
+    with_resources = []
     for sim, job in pairs:
         gpus = -(-job.gpus // job.nodes) if job.gpus else 0
-        asked = replace(sim, cpus=-(-job.cpus // job.nodes), gpus=gpus)
-        if not has_whole_nodes(asked, params):
-            asked = log.fill_unknown(asked, job, record)
+        resolved = replace(sim, cpus=-(-job.cpus // job.nodes), gpus=gpus)
+        if not has_whole_nodes(resolved, params):
+            resolved = log.fill_unknown(resolved, job, record_assumption)
         if counts_memory:
             if not job.memory_mib:
-                record(NO_MEMORY, job)
-            asked = replace(asked, memory_mib=-(-job.memory_mib // job.nodes))
-        found.append((asked, job))
-    return found
+                record_assumption(NO_MEMORY, job)
+            resolved = replace(resolved, memory_mib=-(-job.memory_mib // job.nodes))
+        with_resources.append((resolved, job))
+    return with_resources
 
 
 def has_whole_nodes(job: SimJob, params: Params) -> bool:
@@ -61,8 +62,8 @@ def has_whole_nodes(job: SimJob, params: Params) -> bool:
 
 def get_partition(job: SimJob, params: Params) -> Partition:
     """Return the job's partition, or the default one if the job names none."""
-    named = (p for p in params.partitions if p.name == job.partition)
-    return next(named, params.partitions[0])
+    matches = (p for p in params.partitions if p.name == job.partition)
+    return next(matches, params.partitions[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class _LogResources:
     params: Params
     has_gpus: bool
     """Whether any job of the log has GPUs."""
-    with_gpus: frozenset[str]
+    gpu_partitions: frozenset[str]
     """The partitions whose nodes have GPUs."""
-    whole: frozenset[str]
-    """The partitions whose jobs never used more nodes at once than there are."""
+    whole_node_partitions: frozenset[str]
+    """The partitions whose jobs never used more nodes at once than the partition has."""
 
     @classmethod
     def from_jobs(cls, pairs: Sequence[JobPair], params: Params) -> "_LogResources":
@@ -85,34 +86,39 @@ class _LogResources:
         return cls(
             params=params,
             has_gpus=any(job.gpus for _, job in pairs),
-            with_gpus=frozenset(
+            gpu_partitions=frozenset(
                 name for name, nodes in members.items() if any(gpus[node] for node in nodes)
             ),
-            whole=frozenset(
+            whole_node_partitions=frozenset(
                 name
                 for name, jobs in by_partition.items()
                 if _count_busiest_nodes(jobs) <= len(members[name])
             ),
         )
 
-    def fill_unknown(self, sim: SimJob, job: Job, record: Callable[[str, Job], None]) -> SimJob:
-        """Return the job with whole nodes where the log does not tell what it asked of them."""
+    def fill_unknown(
+        self, sim: SimJob, job: Job, record_assumption: Callable[[str, Job], None]
+    ) -> SimJob:
+        """Return the job, with whole nodes if the log lacks its request and the partition allows
+        it."""
         name = get_partition(sim, self.params).name
         is_unread = job.gpus is None
-        lacks_gpus = (is_unread or not self.has_gpus) and name in self.with_gpus
+        lacks_gpus = (is_unread or not self.has_gpus) and name in self.gpu_partitions
         lacks_cpus = not job.cpus
-        # GPUs say more of what a job left to others than its CPUs do.
-        whole = (lacks_gpus or (lacks_cpus and not job.gpus)) and name in self.whole
+        # A known number of GPUs limits the sharing of nodes more than the number of CPUs does.
+        takes_whole_nodes = (
+            lacks_gpus or (lacks_cpus and not job.gpus)
+        ) and name in self.whole_node_partitions
         if lacks_gpus:
             reasons = (UNREAD_GPUS, UNREAD_GPUS_WHOLE) if is_unread else (NO_GPUS, NO_GPUS_WHOLE)
-            record(reasons[whole], job)
+            record_assumption(reasons[takes_whole_nodes], job)
         if lacks_cpus:
-            record(NO_CPUS_WHOLE if whole else NO_CPUS, job)
-        return replace(sim, exclusive=whole)
+            record_assumption(NO_CPUS_WHOLE if takes_whole_nodes else NO_CPUS, job)
+        return replace(sim, exclusive=takes_whole_nodes)
 
 
 def _count_busiest_nodes(jobs: Sequence[Job]) -> int:
-    """The most nodes that the jobs had at once, where no node is shared."""
+    """Return the most nodes that the jobs had at once, if no two jobs share a node."""
     spans = np.array(list(_iter_spans(jobs)), np.int64).reshape(-1, 3)
     start, end, nodes = spans.T
     at, step = np.concatenate([end, start]), np.concatenate([-nodes, nodes])
@@ -129,5 +135,5 @@ def _iter_spans(jobs: Sequence[Job]) -> Iterator[tuple[int, int, int]]:
 
 
 def _should_count_memory(params: Params) -> bool:
-    limited = any(q.max_memory_mib_pu for q in params.qos)
-    return limited or any(group.memory_mib for group in list_node_groups(params))
+    has_limits = any(q.max_memory_mib_pu for q in params.qos)
+    return has_limits or any(group.memory_mib for group in list_node_groups(params))

@@ -1,7 +1,7 @@
 """Scales the load of a workload, so that a model learns from more loads than one season shows.
 
-A share of the jobs is left out, or is submitted once more some weeks later. Copies never come
-earlier, since nobody may learn in one week from jobs of the next. Requests, the time in the week
+A share of the jobs is left out, or is submitted once more some weeks later. A copy is never earlier
+than its job, so that no week holds information about later weeks. Requests, the time in the week
 and run times stay as they are.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST = 4.0
 """The largest factor of the load. A queue that only grows teaches nothing."""
 _SHORT_S = 12 * WEEK_S
-_LATER = (1, 2, 3)
+_DELAYS = (1, 2, 3)
 """A copy is submitted this many weeks after its job, or days in a trace of less than twelve weeks.
 """
 _SEED = 20230213
@@ -36,29 +36,29 @@ def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
         return list(jobs)
     import numpy as np  # noqa: PLC0415 - a tenth of a second; a Tab needs MOST alone
 
-    dice = np.random.default_rng(_SEED)
-    stays = dice.random(len(jobs)) < load
-    found = [job for job, kept in zip(jobs, stays, strict=True) if kept]
-    fresh = 1 + max(job.job_id for job in jobs)
+    rng = np.random.default_rng(_SEED)
+    keeps = rng.random(len(jobs)) < load
+    scaled = [job for job, chosen in zip(jobs, keeps, strict=True) if chosen]
+    next_id = 1 + max(job.job_id for job in jobs)
     for round_ in range(1, ceil(load)):
-        again = dice.random(len(jobs)) < load - round_
+        repeats = rng.random(len(jobs)) < load - round_
         copies = _iter_copies(
-            [job for job, kept in zip(jobs, again, strict=True) if kept], jobs, dice
+            [job for job, chosen in zip(jobs, repeats, strict=True) if chosen], jobs, rng
         )
         for job in copies:
-            found.append(replace(job, job_id=fresh))
-            fresh += 1
-    return sorted(found, key=lambda job: (job.submit, job.job_id))
+            scaled.append(replace(job, job_id=next_id))
+            next_id += 1
+    return sorted(scaled, key=lambda job: (job.submit, job.job_id))
 
 
 def _iter_copies(
-    chosen: Sequence[SimJob], jobs: Sequence[SimJob], dice: "np.random.Generator"
+    chosen: Sequence[SimJob], jobs: Sequence[SimJob], rng: "np.random.Generator"
 ) -> Iterator[SimJob]:
     """Yield a copy of each job whose new submission lies before the last submission."""
     last = jobs[-1].submit
     unit_s = WEEK_S if last - jobs[0].submit >= _SHORT_S else DAY_S
-    for job, later in zip(chosen, dice.choice(_LATER, len(chosen)), strict=True):
-        shift_s = unit_s * int(later)
-        given_up = None if job.cancel_at is None else job.cancel_at + shift_s
+    for job, delay in zip(chosen, rng.choice(_DELAYS, len(chosen)), strict=True):
+        shift_s = unit_s * int(delay)
+        cancel_at = None if job.cancel_at is None else job.cancel_at + shift_s
         if job.submit + shift_s <= last:
-            yield replace(job, submit=job.submit + shift_s, cancel_at=given_up)
+            yield replace(job, submit=job.submit + shift_s, cancel_at=cancel_at)

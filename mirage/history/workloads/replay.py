@@ -1,5 +1,5 @@
-"""Turns a logged trace into a workload to replay: what each user asked for, and the facts that only
-the log knows."""
+"""Turns a logged trace into a workload to replay, which has what each user asked for, and the log's
+outcomes, which the replay is compared with."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from mirage.simulator.packing.packed_params import list_partition_nodes
 from mirage.simulator.packing.workload import Workload
 from mirage.simulator.types import Params, Partition, SimJob
 
-_NAMED = 10
+_MOST_NAMES = 10
 """The most clusters that one sentence names."""
 Faults = dict[str, list[int]]
 """For each reason, the job ids; for rows that could not be read, the line (in parquet the row) of
@@ -44,7 +44,8 @@ OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedOutcomes:
-    """The log's facts of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
+    """The log's outcomes of the jobs of a workload, [n] each, in the workload's order. Epoch
+    seconds; -1: not known."""
 
     eligible: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -55,8 +56,8 @@ class LoggedOutcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A workload, the log's outcomes of its jobs, and an account of every row that was not taken
-    unchanged."""
+    """A workload, the log's outcomes of its jobs, and the counts and ids of all rows that were left
+    out or changed."""
 
     workload: Workload
     logged: LoggedOutcomes
@@ -66,11 +67,11 @@ class Replay:
     """Rows left out, by reason."""
     assumed: dict[str, int]
     """Rows replayed with a corrected value, by what was corrected."""
-    named: Faults
+    rows_by_reason: Faults
     """The rows of `refused`, `assumed` and `skipped`, by reason."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Valid rows that are no jobs of their own, by reason: job steps, rows of another cluster."""
-    zone_taken: str | None = None
+    """Valid rows that are not whole jobs of this cluster, by reason: job steps, other clusters."""
+    local_zone: str | None = None
     """The zone in which local times were read; None: the log has none."""
     until: int | None = None
     """The log's end in epoch seconds if jobs still ran then. Nothing later is known."""
@@ -79,10 +80,10 @@ class Replay:
 def load_workload(path: Path, params: Params) -> Workload:
     """Load the jobs of the trace in `path` that the cluster can run, by submission.
 
-    The workload contains what was known at submission, with two exceptions: the run time (the
-    simulator cuts it at the limit), and for a job cancelled while it waited, the instant of the
-    cancellation. Raises InputError for a file that cannot be read. Rows that make no sense are left
-    out (`load_replay` counts them).
+    The workload contains what was known at submission, with two exceptions. One is the run time,
+    which the simulator cuts at the limit. The other is when a job was cancelled while it waited.
+    Raises InputError for a file that cannot be read. Rows that make no sense are left out
+    (`load_replay` counts them).
     """
     return load_replay(path, params).workload
 
@@ -90,44 +91,43 @@ def load_workload(path: Path, params: Params) -> Workload:
 def load_replay(
     path: Path, params: Params, cluster: str | None = None, timezone: str | None = None
 ) -> Replay:
-    """Load a workload as `load_workload` does, beside the log's own starts.
+    """Load a workload as `load_workload` does, with the log's outcomes and all faults of its rows.
 
-    The result also has an account of every bad row. `cluster`: the cluster whose rows are replayed
-    of a log that names several clusters; if it is not given, such a log is refused. `timezone`: as
-    `open_trace` has it.
+    `cluster`: if the log names several clusters, the one whose rows are replayed; None: such a log
+    is refused. `timezone` is as in `open_trace`. Raises InputError.
     """
     with open_trace(path, timezone=timezone, cluster=cluster) as trace:
         rows, repeated = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
         check_cluster(path, trace, cluster)
         tally = trace.tally
-        flagged = list_suspect_rows(path) if trace.format is TraceFormat.PARQUET else set()
+        suspect = list_suspect_rows(path) if trace.format is TraceFormat.PARQUET else set()
     faults = _FaultRecorder(
         refused=Counter(tally.refused) + Counter({DUPLICATE: repeated}),
         assumed=Counter(tally.assumed),
-        named={reason: [number] for reason, number in tally.first.items()},
+        rows_by_reason={reason: [number] for reason, number in tally.first.items()},
     )
     until = _find_log_end(rows)
     pairs = _convert_jobs(rows, params, faults, until)
-    made = Workload.from_jobs(params, [sim for sim, _ in pairs])
-    if made.refused:
-        for reason, ids in made.refused.items():
+    workload = Workload.from_jobs(params, [sim for sim, _ in pairs])
+    if workload.refused:
+        for reason, ids in workload.refused.items():
             faults.refused[reason] += len(ids)
-            faults.named.setdefault(reason, []).extend(ids)
-        out = {job_id for ids in made.refused.values() for job_id in ids}
-        pairs = [pair for pair in pairs if pair[0].job_id not in out]
+            faults.rows_by_reason.setdefault(reason, []).extend(ids)
+        refused_ids = {job_id for ids in workload.refused.values() for job_id in ids}
+        pairs = [pair for pair in pairs if pair[0].job_id not in refused_ids]
     tasks = _expand_arrays(pairs, faults)
-    if made.refused or tasks:
+    if workload.refused or tasks:
         pairs += tasks
-        made = Workload.from_jobs(params, [sim for sim, _ in pairs])
+        workload = Workload.from_jobs(params, [sim for sim, _ in pairs])
     return Replay(
-        workload=made,
-        logged=_build_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
+        workload=workload,
+        logged=_build_logged(workload, {sim.job_id: job for sim, job in pairs}, suspect),
         read=tally.read,
         refused=dict(faults.refused),
         skipped=dict(tally.skipped),
         assumed=dict(faults.assumed),
-        named=faults.named,
-        zone_taken=trace.zone_taken,
+        rows_by_reason=faults.rows_by_reason,
+        local_zone=trace.local_zone,
         until=until if any(_is_still_running(job) for _, job in pairs) else None,
     )
 
@@ -138,7 +138,7 @@ def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
     Raises InputError if rows name several clusters and `cluster` is None, or if no row is of
     `cluster`.
     """
-    names = ", ".join(sorted(trace.clusters)[:_NAMED])
+    names = ", ".join(sorted(trace.clusters)[:_MOST_NAMES])
     if cluster is None and len(trace.clusters) > 1:
         raise InputError(
             f"{path} holds jobs of several clusters ({names}): name one with --cluster-name "
@@ -175,7 +175,7 @@ def _is_still_running(job: Job) -> bool:
     return job.state.is_running and job.start is not None and job.end is None
 
 
-def recompute_cancelled_runs(taken: Replay, params: Params) -> Replay:
+def recompute_cancelled_runs(logged: Replay, params: Params) -> Replay:
     """Return the same log for a cluster that differs only in `cancelled_jobs_run`."""
     jobs = [
         job
@@ -184,24 +184,24 @@ def recompute_cancelled_runs(taken: Replay, params: Params) -> Replay:
             job,
             run_s=_compute_cancelled_run_s(params, job.cancel_at - job.submit, job.time_limit_s),
         )
-        for job in taken.workload.jobs
+        for job in logged.workload.jobs
     ]
-    return replace(taken, workload=Workload.from_jobs(params, jobs))
+    return replace(logged, workload=Workload.from_jobs(params, jobs))
 
 
 @dataclass(slots=True)
 class _FaultRecorder:
     refused: Counter[str] = field(default_factory=Counter)
     assumed: Counter[str] = field(default_factory=Counter)
-    named: Faults = field(default_factory=dict)
+    rows_by_reason: Faults = field(default_factory=dict)
 
     def record_refusal(self, reason: str, job: Job) -> None:
         self.refused[reason] += 1
-        self.named.setdefault(reason, []).append(job.job_id)
+        self.rows_by_reason.setdefault(reason, []).append(job.job_id)
 
-    def record_assumption(self, what: str, job: Job) -> None:
-        self.assumed[what] += 1
-        self.named.setdefault(what, []).append(job.job_id)
+    def record_assumption(self, assumption: str, job: Job) -> None:
+        self.assumed[assumption] += 1
+        self.rows_by_reason.setdefault(assumption, []).append(job.job_id)
 
 
 def _convert_jobs(
@@ -210,19 +210,19 @@ def _convert_jobs(
     rows = _sort_by_submission(rows, faults)
     longest_s = _find_longest_s(rows)
     limits = {job.tasks.array_id: job.tasks.limit for job in rows if job.tasks and job.tasks.limit}
-    seen: set[int] = set()
-    fresh = 1 + max((job.job_id for job in rows), default=0)
+    used_ids: set[int] = set()
+    next_id = 1 + max((job.job_id for job in rows), default=0)
     pairs = []
     for job in rows:
         if reason := _explain_unfit(job, params):
             faults.record_refusal(reason, job)
             continue
-        asked = _build_sim_job(job, params, faults, longest_s=longest_s, until=until)
-        sim = _set_array(_assign_partition(asked, params, job, faults), job, limits)
-        if job.job_id in seen:
+        sim_job = _build_sim_job(job, params, faults, longest_s=longest_s, until=until)
+        sim = _set_array(_assign_partition(sim_job, params, job, faults), job, limits)
+        if job.job_id in used_ids:
             faults.record_assumption(REPEATED, job)
-            sim, fresh = replace(sim, job_id=fresh), fresh + 1
-        seen.add(sim.job_id)
+            sim, next_id = replace(sim, job_id=next_id), next_id + 1
+        used_ids.add(sim.job_id)
         pairs.append((sim, job))
     return set_resources(pairs, params, faults.record_assumption)
 
@@ -239,15 +239,15 @@ def _expand_arrays(
     pairs: list[tuple[SimJob, Job]], faults: _FaultRecorder
 ) -> list[tuple[SimJob, Job]]:
     """Return a job for each further task of a row that stands for several."""
-    fresh = 1 + max((sim.job_id for sim, _ in pairs), default=0)
+    next_id = 1 + max((sim.job_id for sim, _ in pairs), default=0)
     tasks: list[tuple[SimJob, Job]] = []
     for sim, job in pairs:
         if job.tasks is None or job.tasks.count == 1:
             continue
         faults.record_assumption(ARRAY_UNKNOWN if job.tasks.count is None else ARRAY, job)
         for _ in range(1, job.tasks.count or 1):
-            tasks.append((replace(sim, job_id=fresh), job))
-            fresh += 1
+            tasks.append((replace(sim, job_id=next_id), job))
+            next_id += 1
     return tasks
 
 
@@ -266,8 +266,8 @@ def _explain_unfit(job: Job, params: Params) -> str:
         return NO_NODES
     if job.nodes > params.nodes:
         return LARGER
-    fate = (_get_limit_s(job), job.end, _compute_run_s(job))
-    if all(known is None for known in fate) and not _is_still_running(job):
+    end_facts = (_get_limit_s(job), job.end, _compute_run_s(job))
+    if all(value is None for value in end_facts) and not _is_still_running(job):
         return NO_FATE
     return ""
 
@@ -278,12 +278,13 @@ def _get_limit_s(job: Job) -> int | None:
 
 
 def _find_longest_s(rows: Iterable[Job]) -> int:
-    """The longest limit in the log, or run where there is no limit."""
+    """Return the longest time limit in the log, or run time of a job without a limit, in
+    seconds."""
     return max((_get_limit_s(job) or _compute_run_s(job) or 1 for job in rows), default=1)
 
 
 def _compute_run_s(job: Job) -> int | None:
-    """Seconds; None where it never ran or runs on."""
+    """Return the job's run time in seconds; None: it never ran, still runs, or it is not known."""
     if job.has_never_run or job.state.is_running:
         return None
     if job.elapsed_s is not None:
@@ -297,7 +298,7 @@ def _build_sim_job(
     limit_s = _get_limit_s(job)
     if limit_s is None and _is_still_running(job):
         faults.record_assumption(RUNS_ON, job)
-        # It still runs at the log's end, whenever the replay starts it.
+        # Long enough that the job still runs at the log's end, whenever the replay starts it.
         run_s, cancel_at = until - job.submit + 1, None
         limit_s = max(longest_s, run_s)
     else:
@@ -322,21 +323,23 @@ def _build_sim_job(
 def _resolve_fate(
     job: Job, limit_s: int, params: Params, faults: _FaultRecorder
 ) -> tuple[int, int | None]:
-    """(run time, cancellation while pending), seconds and epoch seconds."""
+    """Return the run time in seconds, and the instant at which the user cancels the waiting job;
+    None: never."""
     if job.cancelled_at is not None:
         waited_s = job.cancelled_at - job.submit
         return _compute_cancelled_run_s(params, waited_s, limit_s), job.cancelled_at
-    ran_s = _compute_run_s(job)
-    if ran_s is None:
+    run_s = _compute_run_s(job)
+    if run_s is None:
         faults.record_assumption(NO_END, job)
         return limit_s, None
-    if ran_s > limit_s + _GRACE_S:
+    if run_s > limit_s + _GRACE_S:
         faults.record_assumption(OVER, job)
-    return ran_s, None
+    return run_s, None
 
 
 def _compute_cancelled_run_s(params: Params, waited_s: int, limit_s: int) -> int:
-    """Return how long a job runs that was cancelled while it waited, and starts before that."""
+    """Return the run time in seconds of a job that was cancelled while it waited in the log, if the
+    replay starts it before its cancellation."""
     return min(max(waited_s, 1), limit_s) if params.cancelled_jobs_run else 0
 
 
@@ -346,12 +349,12 @@ minutes)."""
 
 
 def _assign_partition(sim: SimJob, params: Params, job: Job, faults: _FaultRecorder) -> SimJob:
-    """Put the job into the log's partition and QOS if the cluster file has them."""
+    """Set the job's partition and QOS to the log's if the cluster file has them."""
     names = job.partition.split(",")
-    known = [p for name in names for p in params.partitions if p.name == name]
-    if known:
+    matches = [p for name in names for p in params.partitions if p.name == name]
+    if matches:
         sim = replace(
-            sim, partition=next((p for p in known if _can_take(params, p, sim)), known[0]).name
+            sim, partition=next((p for p in matches if _can_take(params, p, sim)), matches[0]).name
         )
         if len(names) > 1:
             faults.record_assumption(SEVERAL_PARTITIONS, job)
@@ -365,14 +368,14 @@ def _assign_partition(sim: SimJob, params: Params, job: Job, faults: _FaultRecor
 
 
 def _can_take(params: Params, partition: Partition, sim: SimJob) -> bool:
-    within = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
-    return within and sim.nodes <= len(list_partition_nodes(params, partition))
+    fits_limit = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
+    return fits_limit and sim.nodes <= len(list_partition_nodes(params, partition))
 
 
 def _build_logged(
-    made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]
+    workload: Workload, rows: dict[int, Job], suspect: set[tuple[int, int]]
 ) -> LoggedOutcomes:
-    jobs = [rows[int(job_id)] for job_id in made.job_id]
+    jobs = [rows[int(job_id)] for job_id in workload.job_id]
     eligible = [-1 if job.eligible is None else job.eligible for job in jobs]
     start = [-1 if job.start is None else job.start for job in jobs]
     end = [-1 if job.end is None else job.end for job in jobs]
@@ -380,5 +383,5 @@ def _build_logged(
         eligible=np.array(eligible, np.int64),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),
-        suspect=np.array([(job.job_id, job.submit) in flagged for job in jobs], bool),
+        suspect=np.array([(job.job_id, job.submit) in suspect for job in jobs], bool),
     )

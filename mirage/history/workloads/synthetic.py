@@ -1,14 +1,14 @@
 """A seeded synthetic workload with the statistics of a GPU partition: TACC Lonestar6 gpu-a100.
 
-The tables below are Lonestar6's own (the public log of 7 Nov 2022 to 26 Feb 2023, CC BY 4.0, Zhao
+The tables below are from Lonestar6 (the public log of 7 Nov 2022 to 26 Feb 2023, CC BY 4.0, Zhao
 Zhang et al. / TACC; rounded): arrivals by hour and weekday, node counts, time limits, run time over
 limit by class of limit, jobs cancelled while pending, users' shares, submission bursts.
 
-What a preset chooses is the offered load (node-seconds of work over what the machine has) and how
-uneven the days are. The load holds for every week by construction: sessions are drawn until the
-week's work is full. Nobody reacts to the queue, which therefore grows without end close to a load
-of 1; `heavy` gets its backlog from a first fortnight at the machine's capacity and then stays a
-little below it. Leave the first two weeks out of what you measure.
+A preset sets the offered load (node-seconds of work over the machine's node-seconds) and how uneven
+the days are. Each week has exactly this load, because sessions are drawn until the week's work is
+full. No user reacts to the queue, so close to a load of 1 the queue grows without end. `heavy` gets
+its backlog from two weeks at the machine's capacity, and then stays a little below the capacity.
+Leave the first two weeks out of what you measure.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,8 @@ PRESETS = {
 def generate_workload(
     preset: str, *, nodes: int = 76, days: int = 60, seed: int = 0
 ) -> list[SimJob]:
-    """Jobs submitted in `days` days from EPOCH to a machine of `nodes`, in that order."""
+    """Generate the jobs submitted within `days` days from EPOCH to a machine of `nodes`, by
+    submission. The same arguments give the same jobs. Raises InputError for an unknown preset."""
     if preset not in PRESETS:
         raise InputError(f"no preset {preset!r}: use one of {', '.join(PRESETS)}")
     return _Generator(PRESETS[preset], nodes, seed).generate_jobs(days, EPOCH)
@@ -102,7 +103,7 @@ def generate_workload(
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """One burst of one user: the same shape, run times that resemble each other."""
+    """One burst of one user: jobs of one shape, with similar run times."""
 
     user: int
     nodes: int
@@ -128,7 +129,8 @@ class _Generator:
         self._limits = np.array(list(LIMIT_SHARE_MIN)) * 60
         self._limit_cdf = np.cumsum(_normalize_shares(tuple(LIMIT_SHARE_MIN.values())))
         self._user_share = compute_user_shares()
-        # Evenly spread tastes in random order: no seed's heaviest users are all alike.
+        # Users' tastes are evenly spread and then shuffled, so that with no seed all of the most
+        # active users are alike by chance.
         grid = np.array([NormalDist().inv_cdf((i + 0.5) / USERS) for i in range(USERS)])
         self._limit_taste = self._rng.permutation(grid)
         self._ratio_taste = self._rng.permutation(grid)
@@ -136,15 +138,15 @@ class _Generator:
     def generate_jobs(self, days: int, start: int) -> list[SimJob]:
         rows: list[tuple[int, int, _Session]] = []
         for week in range(-(-days // 7)):
-            building = week < self._preset.build_up_weeks
-            load = self._preset.build_up if building else self._preset.load
+            is_building_up = week < self._preset.build_up_weeks
+            load = self._preset.build_up if is_building_up else self._preset.load
             rows += self._generate_week(start + week * WEEK_S, load * self._nodes * WEEK_S)
         end = start + days * DAY_S
         rows = sorted((r for r in rows if r[0] < end), key=lambda r: (r[0], r[2].user, r[1]))
         return [_build_job(i + 1, *row) for i, row in enumerate(rows)]
 
     def _generate_week(self, start: int, work: float) -> list[tuple[int, int, _Session]]:
-        """Sessions until the week's work is full."""
+        """Draw sessions until their work, in node-seconds, reaches `work`."""
         sigma = self._preset.day_sigma
         by_day = _normalize_shares(WEEKDAY_SHARE) * np.exp(self._rng.normal(0.0, sigma, 7))
         by_hour = (by_day[:, None] * _normalize_shares(HOUR_SHARE)[None, :]).ravel()
@@ -154,8 +156,8 @@ class _Generator:
             session = self._draw_session()
             work -= session.work
             hour = int(self._rng.choice(by_hour.size, p=by_hour))
-            at = start + hour * HOUR_S + int(self._rng.integers(HOUR_S))
-            rows += [(at + int(gap), i, session) for i, gap in enumerate(session.gaps)]
+            submit = start + hour * HOUR_S + int(self._rng.integers(HOUR_S))
+            rows += [(submit + int(gap), i, session) for i, gap in enumerate(session.gaps)]
         return rows
 
     def _draw_session(self) -> _Session:
@@ -163,39 +165,40 @@ class _Generator:
         user = int(rng.choice(USERS, p=self._user_share))
         count = int(np.interp(rng.random(), _BURST_AT, _BURST_JOBS))
         nodes = int(rng.choice(self._sizes, p=self._size_share))
-        rank = NormalDist().cdf(self._draw_liking(self._limit_taste[user]))
-        at = min(int(np.searchsorted(self._limit_cdf, rank)), len(self._limits) - 1)
-        limit_s = _bound_limit(nodes, int(self._limits[at]))
-        liking = self._draw_liking(self._ratio_taste[user])
-        own = _LOYALTY * liking + np.sqrt(1 - _LOYALTY**2) * rng.normal(size=count)
-        ranks = np.array([NormalDist().cdf(x) for x in own])
+        rank = NormalDist().cdf(self._draw_score(self._limit_taste[user]))
+        place = min(int(np.searchsorted(self._limit_cdf, rank)), len(self._limits) - 1)
+        limit_s = _bound_limit(nodes, int(self._limits[place]))
+        score = self._draw_score(self._ratio_taste[user])
+        scores = _LOYALTY * score + np.sqrt(1 - _LOYALTY**2) * rng.normal(size=count)
+        ranks = np.array([NormalDist().cdf(x) for x in scores])
         run_s = np.maximum(1, compute_run_ratio(limit_s, ranks) * limit_s).astype(np.int64)
         patience_s = np.interp(rng.random(count), _PATIENCE_AT, _PATIENCE_S).astype(np.int64)
         patience_s[rng.random(count) >= CANCELLED_SHARE] = 0
         gaps = np.cumsum(rng.exponential(_GAP_S, count)).astype(np.int64)
         work = np.cumsum(nodes * run_s) - nodes * run_s
-        kept = work < _LARGEST_BURST * self._nodes * DAY_S
-        return _Session(user, nodes, limit_s, gaps[kept], run_s[kept], patience_s[kept])
+        fits = work < _LARGEST_BURST * self._nodes * DAY_S
+        return _Session(user, nodes, limit_s, gaps[fits], run_s[fits], patience_s[fits])
 
-    def _draw_liking(self, taste: float) -> float:
-        """A session's standard normal score: its user's taste and its own."""
+    def _draw_score(self, taste: float) -> float:
+        """Draw a session's standard normal score, correlated with its user's taste."""
         return _LOYALTY * taste + float(np.sqrt(1 - _LOYALTY**2) * self._rng.normal())
 
 
 def compute_user_shares() -> Floats:
-    """Share of submissions of each user, most active first."""
+    """Return the share of submissions of each user, [USERS], most active first."""
     first = (0, *SHARE_OF_FIRST_USERS, USERS)
     share = (0.0, *SHARE_OF_FIRST_USERS.values(), 1.0)
     return np.asarray(np.diff(np.interp(np.arange(USERS + 1), first, share)))
 
 
 def compute_run_ratio(limit_s: int, rank: Floats) -> Floats:
-    """Run time over limit at a rank in [0, 1] among jobs of that limit; 1 where they hit it."""
-    values, hits = _RATIOS[min(m for m in _RATIOS if limit_s <= m * 60)]
-    kept = [(p, v) for p, v in zip(_RATIO_AT, values, strict=True) if p < 1 - hits - 0.01]
-    at, ratio = zip(*kept, strict=True)
-    inside = np.interp(rank, (*at, 1 - hits), (*ratio, 0.97))
-    return np.where(rank >= 1 - hits, 1.0, inside)
+    """Return run time over limit, [n], at ranks in [0, 1] among the jobs of that limit; 1 for jobs
+    that reach their limit."""
+    ratio_row, hits = _RATIOS[min(m for m in _RATIOS if limit_s <= m * 60)]
+    points = [(p, v) for p, v in zip(_RATIO_AT, ratio_row, strict=True) if p < 1 - hits - 0.01]
+    ranks, ratio = zip(*points, strict=True)
+    ratios = np.interp(rank, (*ranks, 1 - hits), (*ratio, 0.97))
+    return np.where(rank >= 1 - hits, 1.0, ratios)
 
 
 def _normalize_shares(weights: tuple[int, ...]) -> Floats:
@@ -206,7 +209,16 @@ def _normalize_shares(weights: tuple[int, ...]) -> Floats:
 def _bound_limit(nodes: int, limit_s: int) -> int:
     """Bound the time limit of wide jobs. On Lonestar6 no job of 32 nodes asks for more than an
     hour."""
-    return min([limit_s, *(most for wide, most in _WIDE_LIMIT_S.items() if nodes >= wide)])
+    return min(
+        [
+            limit_s,
+            *(
+                longest_s
+                for least_nodes, longest_s in _WIDE_LIMIT_S.items()
+                if nodes >= least_nodes
+            ),
+        ]
+    )
 
 
 def _build_job(job_id: int, submit: int, index: int, session: _Session) -> SimJob:

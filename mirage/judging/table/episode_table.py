@@ -1,8 +1,7 @@
 """The counterfactual table of many hand-overs, and its file (docs/reference/episodes.md).
 
 Each episode is one pair of jobs injected into a replayed trace. For every decision instant of the
-predecessor's run the table has the observation then, and what would have come of making the
-successor eligible then.
+predecessor's run the table has the observation, and the outcome of a release at that instant.
 """
 
 import json
@@ -26,7 +25,7 @@ from mirage.twin.table_forecasts import TwinForecasts
 
 FORMAT = "mirage-episodes/1"
 NONE = -1
-"""The value of a whole-number column where there is no number."""
+"""The entry of a whole-number column that means "no number"."""
 
 _META = "meta.json"
 _META_MOST_BYTES = 16 * 2**20
@@ -242,9 +241,10 @@ def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
     file = table_forecasts.get_twin_path(path)
     if not file.exists():
         return None
-    found = TwinForecasts.load(file)
-    same = found.pair == table.about.pair
-    return found if same and np.array_equal(found.start_point, table.start_point) else None
+    twins = TwinForecasts.load(file)
+    is_same_pair = twins.pair == table.about.pair
+    has_same_points = is_same_pair and np.array_equal(twins.start_point, table.start_point)
+    return twins if has_same_points else None
 
 
 class _Members(Mapping[str, TableColumn]):
@@ -252,17 +252,17 @@ class _Members(Mapping[str, TableColumn]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: dict[str, TableColumn] = {}
+        self._columns: dict[str, TableColumn] = {}
         meta = self._read_metadata()
         self._sizes: Mapping[str, Any] = meta.pop("sizes", {})
         self.about = _parse_metadata(path, meta)
 
     def __getitem__(self, name: str) -> TableColumn:
-        if name not in self._read:
+        if name not in self._columns:
             column = self._read_array(name)
             _check_column(name, column, self._sizes, f"{self._path} is damaged: ")
-            self._read[name] = column
-        return self._read[name]
+            self._columns[name] = column
+        return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_KINDS)
@@ -278,7 +278,8 @@ class _Members(Mapping[str, TableColumn]):
             raise InputError(f"{self._path}: there is no such file") from None
         except InputError:
             raise
-        # zlib's error is no OSError, and JSON may be too deep: no file is a fault of ours.
+        # zlib has errors of its own, and JSON may be nested too deeply. Whatever is in the file,
+        # it is the user's input that is faulty, not this program.
         except Exception as error:
             raise InputError(f"{self._path} is no episode table, or it is damaged") from error
         if not isinstance(meta, dict) or meta.pop("format", None) != FORMAT:
@@ -294,7 +295,7 @@ class _Members(Mapping[str, TableColumn]):
                 return npz_reader.read_array(archive, name)
         except InputError:
             raise
-        # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
+        # zlib and numpy have errors of their own: a damaged file is faulty input.
         except Exception as error:
             raise InputError(
                 f"{self._path} is damaged: its column {name} cannot be read"
@@ -304,11 +305,11 @@ class _Members(Mapping[str, TableColumn]):
 def _parse_metadata(path: Path, meta: dict[str, Any]) -> TableMetadata:
     known = {f.name for f in fields(TableMetadata)}
     try:
-        given = {k: v for k, v in meta.items() if k in known}
-        given["features"] = tuple(given["features"])
-        # Tables from before the setting are of replays where they ran.
-        given["cluster"].setdefault("cancelled_jobs_run", True)
-        return TableMetadata(**given)
+        values = {k: v for k, v in meta.items() if k in known}
+        values["features"] = tuple(values["features"])
+        # Tables older than this setting come from replays in which cancelled jobs ran.
+        values["cluster"].setdefault("cancelled_jobs_run", True)
+        return TableMetadata(**values)
     except (AttributeError, TypeError, KeyError) as error:
         raise InputError(f"{path} is damaged: its {_META} is not complete") from error
 
@@ -335,12 +336,13 @@ def _check_columns(columns: Mapping[str, TableColumn], sizes: dict[str, int]) ->
         _check_column(name, columns[name], sizes, "")
 
 
-def _check_column(name: str, column: TableColumn, sizes: Mapping[str, int], where: str) -> None:
+def _check_column(name: str, column: TableColumn, sizes: Mapping[str, int], prefix: str) -> None:
+    """Raise InputError, with a message that begins with `prefix`, for another type or shape."""
     dtype, axes = _KINDS[name]
     shape = tuple(sizes.get(axis, NONE) for axis in axes)
     if column.dtype != dtype or column.shape != shape:
         raise InputError(
-            f"{where}{name} is {column.dtype}{list(column.shape)}, "
+            f"{prefix}{name} is {column.dtype}{list(column.shape)}, "
             f"not {np.dtype(dtype)}{list(shape)}"
         )
 

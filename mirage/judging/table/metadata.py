@@ -18,7 +18,7 @@ class TableMetadata:
     """The file's name."""
     trace_sha256: str
     cluster: dict[str, Any]
-    """Every field of sim.types.Params."""
+    """Every field of simulator.types.Params."""
     nodes: int
     time_limit_s: int
     """Of both jobs."""
@@ -49,15 +49,15 @@ class TableMetadata:
 
     @property
     def has_logged_load(self) -> bool:
-        """True if the trace was replayed at its own load: models are judged by nothing else."""
+        """Return whether the trace was replayed at its own load; only such tables judge models."""
         return self.load == 1.0
 
     @property
     def pair(self) -> str:
         """Hash (sha256) of everything that a hand-over depends on, except its start point."""
-        told = (
+        values = (
             self.trace_sha256,
-            # Tables from before the setting are of replays where they ran, and do not say so.
+            # Tables older than this setting lack it, and cancelled jobs ran in their replays.
             {k: v for k, v in self.cluster.items() if (k, v) != ("cancelled_jobs_run", True)},
             self.nodes,
             self.time_limit_s,
@@ -65,13 +65,13 @@ class TableMetadata:
             self.qos or self._get_first_name("qos"),
             self.user,
             self.account,
-            # Tables at the trace's own load are known as they were before there were others.
+            # The load and the zone are hashed only if they differ from the default, so that the
+            # hashes of tables older than these settings stay valid.
             *([] if self.has_logged_load else [self.load]),
-            # Likewise those whose zone was not given.
             *([self.timezone] if self.timezone else []),
         )
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def _get_first_name(self, kind: str) -> str:
-        """The default one's name."""
-        return next((str(one["name"]) for one in self.cluster.get(kind, ())), "")
+        """Return the name of the cluster's first partition or QOS, which is its default."""
+        return next((str(entry["name"]) for entry in self.cluster.get(kind, ())), "")

@@ -1,4 +1,4 @@
-"""Chooses the pairs that are asked about, and the instants."""
+"""Chooses the pairs of jobs of an episode table, and the decision instants."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from mirage.simulator.types import Params, Partition, Qos, SimJob
 PAIR_USER = "mirage-pair"
 """The pair's own user, so that no limit per user links the pair to the trace."""
 
-_STANDBY_TOO = 2
-"""The number of jobs of the pair that are submitted at once: Slurm keeps the standby all the
-time."""
+_JOBS_AT_ONCE = 2
+"""The number of jobs of the pair that are in the queue at once: the standby is submitted with its
+predecessor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PairSettings:
         return np.append(steps, self.time_limit_s).astype(np.int32)
 
     def check_feasible(self, params: Params) -> None:
-        """Raises InputError if Slurm would refuse such a pair, or there is no start point."""
+        """Raise InputError if Slurm would refuse such a pair, or there is no start point."""
         fault = next(self._list_misfits(params), None)
         if fault:
             raise InputError(fault)
@@ -80,14 +80,14 @@ class PairSettings:
         if 0 < get_max_time_s(partition, qos) < self.time_limit_s:
             limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
             yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
-        if 0 < qos.max_submit_pu < _STANDBY_TOO:
+        if 0 < qos.max_submit_pu < _JOBS_AT_ONCE:
             yield (
                 f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}, which leaves no room for "
                 "a standby"
             )
-        for what, least, most_pu in _list_limits(params, partition, qos, self.nodes):
+        for tres, least, most_pu in _list_limits(params, partition, qos, self.nodes):
             if 0 < most_pu < least:
-                yield f"{pair} QOS {qos.name}: MaxTRESPU {what}={most_pu}, and a pair takes {least}"
+                yield f"{pair} QOS {qos.name}: MaxTRESPU {tres}={most_pu}, and a pair takes {least}"
 
 
 def build_pair_job(settings: PairSettings) -> SimJob:
@@ -116,23 +116,23 @@ def find_account(jobs: Iterable[SimJob], user: str) -> str:
 
 
 def check_account(jobs: Iterable[SimJob], user: str, account: str) -> None:
-    """Raises InputError if the trace has no job of that account, or none of `user` in it if
-    `user` is given."""
+    """Raise InputError if the trace has no job of that account, or none of `user` in it if `user`
+    is not empty."""
     if not any(job.account == account and user in ("", job.user) for job in jobs):
-        whose = f" of user {user!r}" if user else ""
-        raise InputError(f"the trace has no job{whose} in account {account!r}")
+        of_user = f" of user {user!r}" if user else ""
+        raise InputError(f"the trace has no job{of_user} in account {account!r}")
 
 
-_One = TypeVar("_One", Partition, Qos)
+_Entry = TypeVar("_Entry", Partition, Qos)
 
 
-def _find_named(what: str, name: str, known: Sequence[_One]) -> _One:
+def _find_named(kind: str, name: str, entries: Sequence[_Entry]) -> _Entry:
     """Find the entry of that name; the first one if the name is empty."""
-    found = next((one for one in known if name in ("", one.name)), None)
-    if found is None:
-        names = ", ".join(one.name for one in known)
-        raise InputError(f"the cluster file has no {what} {name!r}: choose one of {names}")
-    return found
+    match = next((entry for entry in entries if name in ("", entry.name)), None)
+    if match is None:
+        names = ", ".join(entry.name for entry in entries)
+        raise InputError(f"the cluster file has no {kind} {name!r}: choose one of {names}")
+    return match
 
 
 def _list_limits(
@@ -143,8 +143,8 @@ def _list_limits(
     The sum is over the partition's `nodes` smallest nodes.
     """
     groups = [g for g in list_node_groups(params) for _ in range(g.count)]
-    mine = [groups[n] for n in list_partition_nodes(params, partition)]
+    in_partition = [groups[n] for n in list_partition_nodes(params, partition)]
     yield "node", nodes, qos.max_nodes_pu
-    yield "cpu", sum(sorted(g.cpus for g in mine)[:nodes]), qos.max_cpus_pu
-    yield "mem", sum(sorted(g.memory_mib for g in mine)[:nodes]), qos.max_memory_mib_pu
-    yield "gres/gpu", sum(sorted(g.gpus for g in mine)[:nodes]), qos.max_gpus_pu
+    yield "cpu", sum(sorted(g.cpus for g in in_partition)[:nodes]), qos.max_cpus_pu
+    yield "mem", sum(sorted(g.memory_mib for g in in_partition)[:nodes]), qos.max_memory_mib_pu
+    yield "gres/gpu", sum(sorted(g.gpus for g in in_partition)[:nodes]), qos.max_gpus_pu

@@ -22,7 +22,7 @@ from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.policies import registry
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
-from mirage.service import wiring
+from mirage.service import database_setup, wiring
 from mirage.service.api_wiring import build_api_context
 from mirage.service.wiring import Service
 from mirage.service.worker import Intervals, Worker
@@ -76,7 +76,7 @@ class DemoSite:
                 },
             }
         )
-        wiring.upgrade_database(settings)
+        database_setup.upgrade_database(settings)
         store = Store(settings.database_url, durable=False)
         return cls(wiring.build_service(settings, world, store), world)
 
@@ -123,9 +123,9 @@ class DemoSite:
         intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
         params = self.world.params
         # A tick takes no simulated time, however long the twin computes.
-        observer = Observer(params=params, foresight=TwinCache(budget_s=math.inf))
-        rules = replace(
-            wiring.build_rules(self.service),
+        observer = Observer(params=params, twin_cache=TwinCache(budget_s=math.inf))
+        settings = replace(
+            wiring.build_decision_settings(self.service),
             observer=observer,
             accrues_always=lambda: params.accrue_always,
         )
@@ -133,7 +133,7 @@ class DemoSite:
             self.service.store,
             self.world,
             self.service.cluster_id,
-            rules=rules,
+            settings=settings,
             intervals=intervals,
         )
 

@@ -114,9 +114,11 @@ def _draw_parts(
     most_y = max(_compute_maximum(rows, "interruption_h"), *(b for _, b in constant_leads), 0.0)
     x = _OverlapScale(0, most_x, _LEFT, _WIDTH - _RIGHT)
     y = LinearScale(0, most_y, _HEIGHT - _BOTTOM, _TOP)
-    yield svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
+    yield svg.draw_x_axis(
+        x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", max_ticks=5
+    )
     yield svg.draw_y_axis(
-        y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", most=5
+        y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", max_ticks=5
     )
     yield svg.draw_line([(x(a), y(b)) for a, b in constant_leads], cls="leads")
     # The oracle beats every policy, but its choices are known only afterwards.

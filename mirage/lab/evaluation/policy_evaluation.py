@@ -13,7 +13,7 @@ from mirage.domain.ports import Policy
 from mirage.errors import InputError
 from mirage.judging import policy_runner, walk_forward
 from mirage.judging.evaluation import HandoverOutcomes
-from mirage.judging.policy_runner import OWN_PLAN, Played, Terms
+from mirage.judging.policy_runner import OWN_PLAN, PlayedHandovers, Terms
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.judging.table_set import check_distinct
 from mirage.lab.evaluation.auto_choices import AutoChoiceCounter
@@ -62,7 +62,7 @@ class Evaluation:
 
     tables: Sequence[EpisodeTable]
     startup_h: float
-    played: dict[str, list[Played]]
+    played: dict[str, list[PlayedHandovers]]
     heard: AutoChoiceCounter
     most_returns: int = 0
 
@@ -117,7 +117,7 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
 
 
 def join_handovers(
-    tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.Chosen], startup_h: float
+    tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.ChosenInstants], startup_h: float
 ) -> HandoverOutcomes:
     """Return the outcomes of the tables' hand-overs, in the order of the tables."""
     parts = (
@@ -141,9 +141,9 @@ class _PolicyRunner:
         )
         self._heard = heard
         self._output = output
-        self._known: dict[tuple[str, int], Played] = {}
+        self._known: dict[tuple[str, int], PlayedHandovers] = {}
 
-    def play_tables(self, name: str, asked: Policy | None) -> list[Played]:
+    def play_tables(self, name: str, asked: Policy | None) -> list[PlayedHandovers]:
         """Return, for each table, what comes of the policy's choices.
 
         `asked` is None for `NO_POLICIES`, which are played without one of the service's.
@@ -160,33 +160,33 @@ class _PolicyRunner:
             return [self._walk_auto(asked, place) for place in range(len(self._tables))]
         return [self._play_once(asked, place) for place in range(len(self._tables))]
 
-    def _choose_oracle(self, table: EpisodeTable) -> Played:
+    def _choose_oracle(self, table: EpisodeTable) -> PlayedHandovers:
         price = self._terms.overlap_price
         chosen = policy_runner.choose_oracle(table, price, self._startup_h)
-        return Played(chosen, np.zeros(len(table), dtype=np.int64))
+        return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
 
-    def _play_own_plan(self, table: EpisodeTable) -> Played:
+    def _play_own_plan(self, table: EpisodeTable) -> PlayedHandovers:
         with self._output.show_progress(OWN_PLAN, len(table)) as told:
             rule = Quantile(last=policy_runner.OWN_SAMPLE)
             return policy_runner.play_own_plan(table, rule, self._terms, lambda _: told())
 
-    def _walk_auto(self, auto: AutoPolicy, place: int) -> Played:
+    def _walk_auto(self, auto: AutoPolicy, place: int) -> PlayedHandovers:
         table = self._tables[place]
         auto = replace(
             auto, candidates=tuple(c for c in auto.candidates if not _has_learned_from(c, table))
         )
         return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self._heard)
 
-    def _play_once(self, asked: Policy, place: int) -> Played:
+    def _play_once(self, asked: Policy, place: int) -> PlayedHandovers:
         key = (asked.name, place)
         if key not in self._known:
             self._known[key] = self._play_policy(asked, self._tables[place], self._terms)
         return self._known[key]
 
-    def _play_policy(self, asked: Policy, table: EpisodeTable, terms: Terms) -> Played:
+    def _play_policy(self, asked: Policy, table: EpisodeTable, terms: Terms) -> PlayedHandovers:
         if asked.name == "reactive":
             chosen = policy_runner.choose_reactive(table)
-            return Played(chosen, np.zeros(len(table), dtype=np.int64))
+            return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
         heeded = _FallbackCounter(asked)
         with self._output.show_progress(asked.name, len(table)) as told:
             played = policy_runner.play_policy(table, heeded, terms, lambda _: told())

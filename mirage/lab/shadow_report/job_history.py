@@ -19,7 +19,7 @@ from mirage.history.ingest.trace_export import write_history
 from mirage.lab.shadow_report.handover_pairs import ReportOptions, parse_since
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import parse_instant
-from mirage.service import wiring
+from mirage.service import database_setup
 from mirage.simulator.types import Params
 
 BEFORE_S = 32 * 86400
@@ -62,7 +62,7 @@ class SiteHistory:
                 "--from-sacct FILE --cluster C.toml"
             )
         params = load_params(file)
-        return cls(settings.cluster.name, params, wiring.open_store(settings))
+        return cls(settings.cluster.name, params, database_setup.open_store(settings))
 
     def export_log(self, folder: Path, asked: ReportOptions, output: StudyOutput) -> JobLog:
         """Write the stored jobs that the window needs as a trace in `folder`."""

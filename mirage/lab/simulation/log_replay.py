@@ -56,7 +56,7 @@ def count_rows_by_reason(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
     kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
     return {
         kind: {
-            reason: {"rows": rows, "first": taken.named.get(reason, [])[:_NAMED]}
+            reason: {"rows": rows, "first": taken.rows_by_reason.get(reason, [])[:_NAMED]}
             for reason, rows in sorted(reasons.items())
         }
         for kind, reasons in kinds.items()

@@ -37,22 +37,22 @@ class AgentModel:
     """An agent. It frees the standby if freeing now is worth more than waiting."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
-        told = card["advantage"]
-        self.unit = AdvantageUnit(told["unit"])
-        least, greatest = map(float, told["prices"])
+        advantage = card["advantage"]
+        self.unit = AdvantageUnit(advantage["unit"])
+        least, greatest = map(float, advantage["prices"])
         self.prices = (least, greatest)
         """The least and the greatest overlap price of the training."""
-        self.window = int(told["window"])
+        self.window = int(advantage["window"])
         """The number of observations that the network sees; 0: only the present one."""
-        looks_back = {WINDOW, KNOWN} if self.window else set()
-        check_signature(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
+        window_inputs = {WINDOW, KNOWN} if self.window else set()
+        check_signature(session, {INPUT, PRICE} | window_inputs, {ADVANTAGE})
         self._with_twin = model_input.has_twin_inputs(card)
         self._session = session
 
     def predict_advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Return the advantage [R] for inputs by the names of `policy.models.onnx_session`."""
-        (found,) = self._session.run([ADVANTAGE], dict(inputs))
-        advantage: NDArray[np.float32] = found[:, 0]
+        """Return the advantage [R] for inputs by the names of `policies.models.onnx_session`."""
+        (output,) = self._session.run([ADVANTAGE], dict(inputs))
+        advantage: NDArray[np.float32] = output[:, 0]
         return advantage
 
     def decide_handover(self, view: PolicyView, name: str) -> Decision | str:
@@ -82,8 +82,8 @@ class AgentModel:
             return "there is no window of observations"
         if not np.isfinite(view.window).all():
             return "the window holds numbers that are not finite"
-        window, known = pad_window(view.window, self.window)
-        return inputs | {WINDOW: window[None], KNOWN: known[None]}
+        window, mask = pad_window(view.window, self.window)
+        return inputs | {WINDOW: window[None], KNOWN: mask[None]}
 
 
 def pad_window(
@@ -93,22 +93,22 @@ def pad_window(
     [length]: 1 where there is an observation."""
     last = observations[-length:]
     window = np.zeros((length, observations.shape[1]), dtype=np.float32)
-    known = np.zeros(length, dtype=np.float32)
+    mask = np.zeros(length, dtype=np.float32)
     window[length - len(last) :] = last
-    known[length - len(last) :] = 1.0
-    return window, known
+    mask[length - len(last) :] = 1.0
+    return window, mask
 
 
 def _format_reason(advantage: float, unit: AdvantageUnit, price: float) -> str:
     if unit is AdvantageUnit.HOURS:
-        beside = "less" if advantage > 0.0 else "more"
+        comparison = "less" if advantage > 0.0 else "more"
         return (
-            f"freeing the standby now is expected to cost {abs(advantage):.2f} h {beside} than "
+            f"freeing the standby now is expected to cost {abs(advantage):.2f} h {comparison} than "
             f"waiting, at overlap price {price:g}"
         )
-    chance = 1.0 / (1.0 + exp(-min(max(advantage, -50.0), 50.0)))
-    beside = "above" if advantage > 0.0 else "not above"
+    probability = 1.0 / (1.0 + exp(-min(max(advantage, -50.0), 50.0)))
+    comparison = "above" if advantage > 0.0 else "not above"
     return (
-        f"the policy's probability of freeing now is {chance:.0%}, {beside} one half, "
+        f"the policy's probability of freeing now is {probability:.0%}, {comparison} one half, "
         f"at overlap price {price:g}"
     )

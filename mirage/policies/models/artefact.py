@@ -50,9 +50,9 @@ class TrainingRange:
     def clamp_to_learned(self, observations: Observations) -> Observations:
         """Return the observations [..., F], with the features of `NOT_IN_TABLES` moved into the
         training range."""
-        nearest, at = observations.copy(), _NOT_IN_TABLES
-        nearest[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
-        return nearest
+        clamped, at = observations.copy(), _NOT_IN_TABLES
+        clamped[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
+        return clamped
 
     def explain_out_of_range(self, observation: Observations) -> str | None:
         """Explain why a model should not be asked about this observation [F]; None if it may be
@@ -88,7 +88,7 @@ class Artefact:
 
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
-        self.seen = TrainingRange(
+        self.training_range = TrainingRange(
             # The twin's features are hours. A wait longer than all in the training is just long.
             *(
                 np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
@@ -123,9 +123,9 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise UnfitModel(
             f"{folder}: {CARD} has another format than {FORMAT}: train the model again"
         )
-    absent = [key for key in _list_required_keys(card) if key not in card]
-    if absent:
-        raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
+    missing = [key for key in _list_required_keys(card) if key not in card]
+    if missing:
+        raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(missing)}")
     return card
 
 
@@ -136,10 +136,10 @@ def check_graph(folder: Path, card: dict[str, Any]) -> None:
     """
     path = folder / GRAPH
     try:
-        now = path.stat()
+        status = path.stat()
     except OSError as error:
         raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
-    _check_card(folder, card, _hash_file(path, now.st_mtime_ns, now.st_size))
+    _check_card(folder, card, _hash_file(path, status.st_mtime_ns, status.st_size))
 
 
 @lru_cache(maxsize=512)
@@ -158,8 +158,8 @@ def _check_card(folder: Path, card: dict[str, Any], digest: str) -> None:
 
 def _list_required_keys(card: dict[str, Any]) -> Sequence[str]:
     """List the keys that a card must have: among them an agent's advantage, or a forecast."""
-    kind = (ADVANTAGE,) if ADVANTAGE in card else ("forecast",)
-    return ("sha256", "features_fingerprint", "seen", "family", *kind)
+    output = ADVANTAGE if ADVANTAGE in card else "forecast"
+    return ("sha256", "features_fingerprint", "seen", "family", output)
 
 
 def _read_file(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""The conformal adjustment: what each quantile of a forecast would have needed lately.
+"""The conformal adjustment: shifts each quantile of a forecast by the errors of recent forecasts.
 
 Residuals are log(1 + wait in hours) less the forecast's log quantiles
 (`quantiles.normalize_quantiles`), of forecasts that had not learned from the wait. A quantile is
@@ -48,23 +48,25 @@ class QuantileShifts:
         residuals [E, D, Q], start points and nodes [E].
         """
         sizes, count = np.unique(nodes, return_counts=True)
-        enough = sizes[count >= FEWEST].tolist()
-        own = {n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in enough}
-        return cls(compute_shift(residuals, start_point), own)
+        known_sizes = sizes[count >= FEWEST].tolist()
+        by_nodes = {
+            n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in known_sizes
+        }
+        return cls(compute_shift(residuals, start_point), by_nodes)
 
     @classmethod
     def from_card(cls, forecast: Mapping[str, Any]) -> Self:
         """Build the shifts from a card's `forecast`; older cards have one for all sizes."""
-        own = forecast.get("shift_by_nodes", {})
+        by_nodes = forecast.get("shift_by_nodes", {})
         return cls(
             np.array(forecast["shift"], dtype=np.float64),
-            {int(nodes): np.array(told, dtype=np.float64) for nodes, told in own.items()},
+            {int(nodes): np.array(shift, dtype=np.float64) for nodes, shift in by_nodes.items()},
         )
 
     def to_card(self) -> dict[str, Any]:
         """Return the fields of a card that `from_card` reads."""
-        own = {str(nodes): told.tolist() for nodes, told in self.by_nodes.items()}
-        return {"shift": self.all.tolist(), "shift_by_nodes": own}
+        by_nodes = {str(nodes): shift.tolist() for nodes, shift in self.by_nodes.items()}
+        return {"shift": self.all.tolist(), "shift_by_nodes": by_nodes}
 
     def select_by_nodes(self, nodes: Ints) -> Floats:
         """Return the shifts [R, Q] for chains with `nodes` [R] nodes."""

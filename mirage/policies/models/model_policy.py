@@ -31,9 +31,9 @@ class ModelPolicy(SimplePolicy):
         )
 
     def decide(self, view: PolicyView) -> Decision:
-        why = self.explain_unfit(view)
-        if why is not None:
-            return decide_without_model(view, self.name, why)
+        unfit = self.explain_unfit(view)
+        if unfit is not None:
+            return decide_without_model(view, self.name, unfit)
         decision = self.artefact.model.decide_handover(self._clamp_view(view), self.name)
         if isinstance(decision, str):
             return decide_without_model(view, self.name, decision)
@@ -44,7 +44,7 @@ class ModelPolicy(SimplePolicy):
         if outside is not None:
             return outside
         if view.observation is None:
-            return view.unobserved
+            return view.why_unobserved
         if self.needs.twin and view.twin_s is None:
             return NOT_ASKED
         least, greatest = self.artefact.model.prices
@@ -53,16 +53,13 @@ class ModelPolicy(SimplePolicy):
                 f"the overlap price {view.overlap_price:g} lies outside the model's training range "
                 f"of {least:g} to {greatest:g}"
             )
-        return self.artefact.seen.explain_out_of_range(view.observation)
+        return self.artefact.training_range.explain_out_of_range(view.observation)
 
     def _clamp_view(self, view: PolicyView) -> PolicyView:
-        nearest, observation, window = (
-            self.artefact.seen.clamp_to_learned,
-            view.observation,
-            view.window,
-        )
+        clamp = self.artefact.training_range.clamp_to_learned
+        observation, window = view.observation, view.window
         return replace(
             view,
-            observation=None if observation is None else nearest(observation),
-            window=None if window is None else nearest(window),
+            observation=None if observation is None else clamp(observation),
+            window=None if window is None else clamp(window),
         )

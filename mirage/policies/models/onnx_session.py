@@ -30,8 +30,8 @@ def open_session(graph: bytes) -> Any:
 def check_signature(session: Any, takes: set[str], gives: set[str]) -> None:
     """Check the names of a graph's inputs and outputs. Raises ValueError for a graph of another
     kind of model."""
-    inputs = {told.name for told in session.get_inputs()}
-    outputs = {told.name for told in session.get_outputs()}
+    inputs = {tensor.name for tensor in session.get_inputs()}
+    outputs = {tensor.name for tensor in session.get_outputs()}
     if inputs != takes or not outputs >= gives:
         raise ValueError(
             f"its graph computes {', '.join(sorted(outputs))} from {', '.join(sorted(inputs))},"

@@ -32,16 +32,16 @@ def invert_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Flo
 def read_log_quantiles(wait: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
     """Return log(1 + hours) at `LEVELS` [R, Q] from the columns of a forecast [R, J + Q].
 
-    The J columns are P(wait <= t) at the thresholds, the Q are log quantiles; of a forecast that
-    has both the mean counts.
+    The J columns are P(wait <= t) at the thresholds, the Q columns are log quantiles. If a forecast
+    has both, the result is their mean.
     """
-    columns, within = np.asarray(wait, dtype=np.float64), len(thresholds_h)
-    if not within:
+    columns, count = np.asarray(wait, dtype=np.float64), len(thresholds_h)
+    if not count:
         return columns
-    inverted = invert_distribution(columns[:, :within], thresholds_h)
-    if columns.shape[1] == within:
+    inverted = invert_distribution(columns[:, :count], thresholds_h)
+    if columns.shape[1] == count:
         return inverted
-    mean: Floats = (inverted + columns[:, within:]) / 2.0
+    mean: Floats = (inverted + columns[:, count:]) / 2.0
     return mean
 
 
@@ -58,16 +58,16 @@ def _find_quantile(rising: Floats, logs: Floats, level: float) -> float:
 def normalize_quantiles(log_quantiles: ArrayLike) -> Floats:
     """Return the quantiles [R, Q] in ascending order. Values under `ATOM_H` become exactly 0."""
     ordered = np.sort(np.asarray(log_quantiles, dtype=np.float64), axis=-1)
-    found: Floats = np.where(ordered < _ATOM_LOG, 0.0, ordered)
-    return found
+    normalized: Floats = np.where(ordered < _ATOM_LOG, 0.0, ordered)
+    return normalized
 
 
 def to_hours_after_shift(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
     """Return the quantiles [R, Q] in hours, with the adjustment [Q] or [R, Q] added, in
     ascending order, none below 0."""
-    found: Floats = np.expm1(
+    hours: Floats = np.expm1(
         normalize_quantiles(
             normalize_quantiles(log_quantiles) + np.asarray(shift, dtype=np.float64)
         )
     )
-    return found
+    return hours

@@ -34,8 +34,8 @@ class Scope:
     def was_trained_after(self, cluster: str, since: int) -> bool:
         """Return whether the model was trained on that cluster's hand-overs at or after `since`.
 
-        Hand-overs before the end of the training are not unseen either, since the model did not
-        exist yet.
+        The end of the training counts: the model did not exist before, so earlier hand-overs do not
+        count as unseen either.
         """
         return any(c == cluster and since < last for c, last in self.learned)
 

@@ -23,23 +23,23 @@ class WaitOutput:
     """The way to read the output `wait`."""
 
     thresholds_h: tuple[float, ...]
-    """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
+    """The t of its P(wait <= t), hours; empty if it gives log quantiles at `quantiles.LEVELS`."""
     shifts: QuantileShifts
     """The conformal adjustment."""
 
     @classmethod
-    def from_card(cls, told: Mapping[str, Any]) -> Self:
-        """Read a card. Raises ValueError for other levels than this program's."""
-        if tuple(told["levels"]) != quantiles.LEVELS:
+    def from_card(cls, forecast: Mapping[str, Any]) -> Self:
+        """Read a card's `forecast`. Raises ValueError for other levels than this program's."""
+        if tuple(forecast["levels"]) != quantiles.LEVELS:
             raise ValueError("its forecast has other quantiles than this program's")
-        return cls(tuple(told["thresholds_h"]), QuantileShifts.from_card(told))
+        return cls(tuple(forecast["thresholds_h"]), QuantileShifts.from_card(forecast))
 
     def to_log_quantiles(self, wait: NDArray[np.float32]) -> Floats:
-        """[R, Q]: log(1 + hours), not adjusted."""
+        """Return the quantiles [R, Q] as log(1 + hours), not adjusted."""
         return quantiles.read_log_quantiles(wait, self.thresholds_h)
 
     def to_hours(self, wait: NDArray[np.float32], nodes: Ints) -> Floats:
-        """[R, Q], for chains of so many nodes [R]."""
+        """Return the adjusted quantiles [R, Q] in hours, for chains with `nodes` [R] nodes."""
         return quantiles.to_hours_after_shift(
             self.to_log_quantiles(wait), self.shifts.select_by_nodes(nodes)
         )
@@ -58,12 +58,12 @@ class TreeModel:
         self._with_twin = model_input.has_twin_inputs(card)
 
     def predict_wait_h(self, observations: Observations) -> Floats:
-        """[R, Q]: the quantiles of the wait, hours."""
+        """Return the quantiles [R, Q] of the wait in hours, from observations [R, F]."""
         (wait,) = self._session.run([WAIT], {INPUT: observations})
         return self._forecasts.to_hours(wait, conformal.decode_nodes(observations))
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
-        """[R, Q]: of the wait, log(1 + hours), not adjusted."""
+        """Return the quantiles [R, Q] of the wait as log(1 + hours), not adjusted."""
         (wait,) = self._session.run([WAIT], {INPUT: observations})
         return self._forecasts.to_log_quantiles(wait)
 

@@ -16,16 +16,17 @@ class UnavailableModel(SimplePolicy):
     """A model that is gone, damaged or made for other features."""
 
     name: str
-    why: str
+    fault: str
+    """Why the model cannot be used."""
 
     def explain_unfit(self, view: PolicyView) -> str | None:  # noqa: ARG002 - see Policy
-        return self.why
+        return self.fault
 
     def decide(self, view: PolicyView) -> Decision:
-        return decide_without_model(view, self.name, self.why)
+        return decide_without_model(view, self.name, self.fault)
 
 
-def decide_without_model(view: PolicyView, name: str, why: str) -> Decision:
-    """Decide in place of the model `name`, which cannot be asked."""
-    asked = _TWIN.explain_unfit(view) is None
-    return decide_by_fallback(_TWIN if asked else _RULE, view, name, why)
+def decide_without_model(view: PolicyView, name: str, obstacle: str) -> Decision:
+    """Decide in place of the model `name`; `obstacle` says why it cannot be asked."""
+    has_twin = _TWIN.explain_unfit(view) is None
+    return decide_by_fallback(_TWIN if has_twin else _RULE, view, name, obstacle)

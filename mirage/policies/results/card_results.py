@@ -1,9 +1,10 @@
-"""Results out of models' cards: what each model and the rules came to on weeks it had not seen.
+"""Reads results from models' cards: the outcomes of each model and of the rules on unseen weeks.
 
-`judged` in a card is a list of sets, one for each kind of chain that it was judged on: `cluster`,
-`partition` (empty, or not there: of all that have none), `nodes`, `time_limit_s`, and columns as
-text, numbers with a space between: `start_point`, `known_at`, `load_s`, and `x_s`,
-{price: {policy: column}}, the model itself by the name `MODEL`.
+`judged` in a card is a list of sets, one for each kind of chain that the model was judged on. A set
+has `cluster`, `partition` (empty or missing: the tables name no partition), `nodes`,
+`time_limit_s`, and columns. A column is a text of numbers with spaces between them: `start_point`,
+`known_at`, `load_s`, and those in `x_s`, which is {price: {policy: column}}. The model itself has
+the name `MODEL`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,7 @@ from mirage.policies.results.comparison import Results, merge_results
 
 MODEL = "model"
 SIZE_WITHIN = 2.0
-"""Results of one chain size are used for another size within this factor, if there are none of a
-nearer size."""
+"""Results of the nearest chain size are used for another size within this factor."""
 
 _LEAST_PRICE = 1e-3
 
@@ -38,64 +38,68 @@ class CardResults:
     by_price: Mapping[float, Results]
 
     @classmethod
-    def from_card(cls, told: Mapping[str, Any]) -> Self:
-        """Read the results of a card. Raises KeyError and ValueError if there are none."""
-        start_point, known_at, load_s = (_parse_column(told[name]) for name in _COLUMNS)
+    def from_card(cls, judged: Mapping[str, Any]) -> Self:
+        """Read one set of `judged`. Raises KeyError and ValueError for an incomplete one."""
+        start_point, known_at, load_s = (_parse_column(judged[name]) for name in _COLUMNS)
         by_price = {}
-        for price, columns in told["x_s"].items():
+        for price, columns in judged["x_s"].items():
             x_h = np.column_stack([_parse_column(text) / HOUR_S for text in columns.values()])
             by_price[float(price)] = Results(
                 tuple(columns), start_point, known_at, load_s / HOUR_S, x_h
             )
-        partition = told.get("partition", "")
-        return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)
+        partition = judged.get("partition", "")
+        return cls(judged["cluster"], partition, judged["nodes"], judged["time_limit_s"], by_price)
 
     def get_results_at(self, price: float, model: str) -> Results:
         """Return the results at the nearest overlap price. The model is under its own name."""
-        found = self.by_price[min(self.by_price, key=lambda p: _measure_distance(p, price))]
-        return replace(found, names=tuple(model if n == MODEL else n for n in found.names))
+        nearest = min(self.by_price, key=lambda p: _measure_distance(p, price))
+        results = self.by_price[nearest]
+        return replace(results, names=tuple(model if n == MODEL else n for n in results.names))
 
 
 _COLUMNS = ("start_point", "known_at", "load_s")
 
 
 def parse_card(card: Mapping[str, Any]) -> tuple[CardResults, ...]:
-    return tuple(CardResults.from_card(told) for told in card.get("judged", ()))
+    return tuple(CardResults.from_card(judged) for judged in card.get("judged", ()))
 
 
 class CardResultsLookup:
     """Finds the results in the cards of models, for `auto`."""
 
     def __init__(self, models: Mapping[str, Sequence[CardResults]]) -> None:
-        """Keep the results of cards by the models' names."""
-        self._sets = [(name, one) for name, found in models.items() for one in found]
-        self._of = lru_cache(maxsize=256)(self._find_results)
+        """`models`: the results of each model's card, by the model's name."""
+        self._sets = [(name, results) for name, sets in models.items() for results in sets]
+        self._find_cached = lru_cache(maxsize=256)(self._find_results)
 
     def __call__(self, view: PolicyView) -> Results:
         kind = (view.cluster, view.partition, view.time_limit_s)
-        return self._of(kind, view.nodes, view.overlap_price)
+        return self._find_cached(kind, view.nodes, view.overlap_price)
 
-    def _list_like(self, kind: tuple[str, str, int]) -> list[tuple[str, CardResults]]:
-        """List the results of that partition, else those of tables that name no partition."""
-        cluster, named, time_limit_s = kind
-        for partition in (named, ""):
-            chain = (cluster, partition, time_limit_s)
-            like = [
-                (n, s) for n, s in self._sets if (s.cluster, s.partition, s.time_limit_s) == chain
+    def _list_sets(self, kind: tuple[str, str, int]) -> list[tuple[str, CardResults]]:
+        """List the results for a cluster, partition and time limit, each with its model's name.
+
+        If there are none of that partition, those of tables that name no partition are listed.
+        """
+        cluster, view_partition, time_limit_s = kind
+        for partition in (view_partition, ""):
+            wanted = (cluster, partition, time_limit_s)
+            sets = [
+                (n, s) for n, s in self._sets if (s.cluster, s.partition, s.time_limit_s) == wanted
             ]
-            if like:
-                return like
+            if sets:
+                return sets
         return []
 
     def _find_results(self, kind: tuple[str, str, int], nodes: int, price: float) -> Results:
-        like = self._list_like(kind)
-        if not kind[0] or not like:
+        sets = self._list_sets(kind)
+        if not kind[0] or not sets:
             return Results.create_empty()
-        nearest = min((s.nodes for _, s in like), key=lambda n: _measure_distance(n, nodes))
+        nearest = min((s.nodes for _, s in sets), key=lambda n: _measure_distance(n, nodes))
         if _measure_distance(nearest, nodes) > log(SIZE_WITHIN):
             return Results.create_empty()
         return merge_results(
-            [s.get_results_at(price, name) for name, s in like if s.nodes == nearest]
+            [s.get_results_at(price, name) for name, s in sets if s.nodes == nearest]
         )
 
 

@@ -34,8 +34,8 @@ class Results:
 
     @classmethod
     def create_empty(cls) -> Self:
-        nothing = np.zeros(0, dtype=np.int64)
-        return cls((), nothing, nothing, np.zeros(0), np.zeros((0, 0)))
+        empty = np.zeros(0, dtype=np.int64)
+        return cls((), empty, empty, np.zeros(0), np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.start_point)
@@ -46,14 +46,14 @@ class Results:
             return self
         return self.select_rows(self.known_at <= at)
 
-    def select_rows(self, which: Ints | NDArray[np.bool_]) -> Self:
-        """Select some rows of the hand-overs."""
+    def select_rows(self, rows: Ints | NDArray[np.bool_]) -> Self:
+        """Select some of the hand-overs, by their numbers or by a mask [N]."""
         return type(self)(
             self.names,
-            self.start_point[which],
-            self.known_at[which],
-            self.load_h[which],
-            self.x_h[which],
+            self.start_point[rows],
+            self.known_at[rows],
+            self.load_h[rows],
+            self.x_h[rows],
         )
 
     def compute_cost_h(self, name: str, price: float) -> Floats:
@@ -61,8 +61,8 @@ class Results:
         if name not in self.names:
             return np.full(len(self), np.nan)
         x_h = self.x_h[:, self.names.index(name)]
-        found: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
-        return found
+        cost_h: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
+        return cost_h
 
 
 def merge_results(parts: Sequence[Results]) -> Results:
@@ -79,8 +79,8 @@ def merge_results(parts: Sequence[Results]) -> Results:
         known_at[rows] = np.maximum(known_at[rows], part.known_at)
         load_h[rows] = part.load_h
         for p, name in enumerate(part.names):
-            told = np.isfinite(part.x_h[:, p])
-            x_h[rows[told], names.index(name)] = part.x_h[told, p]
+            has_value = np.isfinite(part.x_h[:, p])
+            x_h[rows[has_value], names.index(name)] = part.x_h[has_value, p]
     return Results(names, start_point, known_at, load_h, x_h)
 
 
@@ -103,21 +103,21 @@ class Weighing:
     def compute_weights(self, results: Results, now: int, load: float) -> Floats:
         """Compute the weights [N] of past hand-overs, each at most 1."""
         age_days = (now - results.start_point) / DAY_S
-        off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
-        found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
-        return found
+        distance = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
+        weights: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(distance**2) / 2)
+        return weights
 
     def is_clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
         """Return whether the mean of `values` [N] exceeds its standard error by days.
 
         Days are taken as independent. Hand-overs of one day share the cluster's load, so a day's
-        hand-overs count together. NaN counts for none.
+        hand-overs count together. NaN values are left out.
         """
-        told = np.isfinite(values)
-        if not told.any():
+        has_value = np.isfinite(values)
+        if not has_value.any():
             return False
-        values, weights = values[told], weights[told]
-        _, day_of = np.unique(day[told], return_inverse=True)
+        values, weights = values[has_value], weights[has_value]
+        _, day_of = np.unique(day[has_value], return_inverse=True)
         by_day = np.bincount(day_of, weights)
         total = by_day.sum()
         days = total**2 / (by_day**2).sum() if total > 0.0 else 0.0
@@ -130,18 +130,18 @@ class Weighing:
 
 
 def choose_cheapest(
-    order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
+    order: Sequence[str], results: Results, weights: Floats, price: float, weighing: Weighing
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the chosen name: the first in the order, unless a later one has clearly cost less.
+    """Return the first name in the order, unless a later one has clearly cost less.
 
-    A later one that is chosen is compared with those after it in turn. The second result names the
-    candidates that were chosen on the way and then beaten.
+    A later one that takes its place is compared with those after it in turn. The second result has
+    the names that were chosen on the way and then replaced.
     """
     day = results.start_point // DAY_S
     chosen, dearer = order[0], list[str]()
     for other in order[1:]:
         saved = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)
-        if how.is_clearly_positive(saved, weights, day):
+        if weighing.is_clearly_positive(saved, weights, day):
             dearer.append(chosen)
             chosen = other
     return chosen, tuple(dearer)

@@ -6,9 +6,11 @@ from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.ports import Policy
 
 
-def decide_by_fallback(rule: Policy, view: PolicyView, name: str, why: str) -> Decision:
-    """Return the decision of `rule` under the name of the policy `name`. The reason starts with
-    `why`."""
+def decide_by_fallback(rule: Policy, view: PolicyView, name: str, obstacle: str) -> Decision:
+    """Return the decision of `rule` under the name of the policy `name`.
+
+    The reason starts with `obstacle`: why the policy could not be asked.
+    """
     decision = rule.decide(view)
-    reason = f"{why}, so {rule.name} decides: {decision.reason}"
+    reason = f"{obstacle}, so {rule.name} decides: {decision.reason}"
     return replace(decision, policy=name, reason=reason)

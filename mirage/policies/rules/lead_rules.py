@@ -1,4 +1,4 @@
-"""Rules that need no training: each turns the view of one hand-over into a lead before its end."""
+"""Rules that need no training: each computes from a view how long before the end to release."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,7 +31,7 @@ class Reactive(SimplePolicy):
 
 
 class AtOnce(SimplePolicy):
-    """Frees the standby as soon as it stands: no interruption, and the most overlap there is."""
+    """Frees the standby as soon as it is queued: no interruption, and the most overlap."""
 
     name = "at-once"
 
@@ -71,8 +71,8 @@ class CheapestLead(SimplePolicy):
     name: str = "cheapest-lead"
 
     def decide(self, view: PolicyView) -> Decision:
-        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
-        waits = like[-self.last :]
+        similar = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        waits = similar[-self.last :]
         if not len(waits):
             return _wait_without_history(self.name)
         lead_s = choose_first_lead(tuple(waits.tolist()), view.overlap_price)
@@ -81,13 +81,13 @@ class CheapestLead(SimplePolicy):
 
 @dataclass(frozen=True, slots=True)
 class Quantile(SimplePolicy):
-    """Frees at the empirical quantile of like jobs' waits that the overlap price asks for.
+    """Frees at the empirical quantile of similar jobs' waits that is cheapest at the overlap price.
 
-    With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
-    (the newsvendor's fractile). Like jobs: nodes and time limit within a factor of two. As QBETS
-    does, the history before a change point is dropped (`drop_before_change`). A link that may give
-    its nodes back loses less by an early start: its lead is that of `CheapestLead`
-    (docs/decisions/0039-release-by-expected-cost.md).
+    With W the wait, L the lead and λ the price, E[(W-L)+] + λ·E[(L-W)+] is least where
+    P(W <= L) = 1/(1+λ) (the newsvendor's fractile). Similar jobs have nodes and a time limit within
+    a factor of two. As in QBETS, the history before a change point is dropped
+    (`drop_before_change`). A link that may give its nodes back loses less by an early start: its
+    lead is that of `CheapestLead` (docs/decisions/0039-release-by-expected-cost.md).
     """
 
     last: int = 200
@@ -97,8 +97,8 @@ class Quantile(SimplePolicy):
     def decide(self, view: PolicyView) -> Decision:
         if view.returns > 0:
             return CheapestLead(name=self.name).decide(view)
-        like = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
-        waits = like[-self.last :]
+        similar = select_like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        waits = similar[-self.last :]
         if not len(waits):
             return _wait_without_history(self.name)
         fractile = compute_best_fractile(view.overlap_price)
@@ -128,7 +128,7 @@ class FixedLead(SimplePolicy):
         return decide_by_lead(view, lead_s, build_forecast(waits), self.name)
 
     def find_lead_s(self, view: PolicyView) -> float | None:
-        """None: there are too few past hand-overs."""
+        """Return the lead in seconds; None if there are too few past hand-overs."""
         waits = view.handovers.wait_s[-self.last :]
         if len(waits) < self.enough:
             return None
@@ -138,20 +138,21 @@ class FixedLead(SimplePolicy):
 class SlurmEstimate(SimplePolicy):
     """Uses Slurm's own plan: when would a job that joins the queue now start?
 
-    Slurm plans no start for a dependent job, so the plan is read from the queue. A new job of this
-    width stands behind every queued job of at most that width. It starts no sooner than the latest
-    start that backfill plans for them. Jobs that are held or not yet eligible, such as the standby,
-    are not counted.
+    Slurm plans no start for a dependent job, so the estimate comes from the other jobs' plans. A
+    new job queues behind every queued job that has at most as many nodes. So it starts no sooner
+    than the latest start that backfill plans for these jobs. Jobs that are held or not yet
+    eligible, such as the standby, are not counted.
     """
 
     name = "slurm-estimate"
 
     def decide(self, view: PolicyView) -> Decision:
         queue = view.queue
-        in_line = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now) & (queue.priority != 0)
-        ours = np.isin(queue.partition, view.partition.split(","))
-        alike = (queue.nodes <= view.nodes) & ours
-        rivals = queue.pending_mask & in_line & alike
+        eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now)
+        in_line = eligible & (queue.priority != 0)
+        in_partition = np.isin(queue.partition, view.partition.split(","))
+        no_wider = (queue.nodes <= view.nodes) & in_partition
+        rivals = queue.pending_mask & in_line & no_wider
         planned = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
         if not len(planned):
             return self._decide_without_plan(view, rivals_waiting=bool(rivals.any()))
@@ -193,7 +194,7 @@ def compute_quantile(waits: NDArray[np.int64], fractile: float) -> float:
 
 
 def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None:
-    """Forecast how long such a job would wait if submitted now, as `Quantile` sees it.
+    """Forecast how long such a job would wait if submitted now, from the waits `Quantile` uses.
 
     None: there is no history.
     """
@@ -209,7 +210,7 @@ def sample_like_waits(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.
 
 
 class Likeness(StrEnum):
-    """The kinds of likeness between jobs and one job, within a factor of two."""
+    """What similar jobs have in common with one job, within a factor of two."""
 
     SHAPE = "nodes and time limit"
     NODES = "nodes"
@@ -220,8 +221,8 @@ class Likeness(StrEnum):
 def select_like_waits(
     jobs: Waits, nodes: int, time_limit_s: int, *, enough: int
 ) -> NDArray[np.int64]:
-    """Return the waits of similar jobs, else of jobs of the same width, else of all jobs. The
-    first set that is large enough is taken."""
+    """Return the waits of similar jobs; if fewer than `enough`, those of jobs with about as many
+    nodes; if these are too few as well, the waits of all jobs."""
     return jobs.wait_s[_select_alike(jobs, nodes, time_limit_s, enough)[1]]
 
 
@@ -235,10 +236,10 @@ def _select_alike(
 ) -> tuple[Likeness, NDArray[np.bool_]]:
     same_nodes = _is_within_factor_two(jobs.nodes, nodes)
     same_limit = _is_within_factor_two(jobs.time_limit_s, time_limit_s)
-    narrower = ((Likeness.SHAPE, same_nodes & same_limit), (Likeness.NODES, same_nodes))
-    for kind, chosen in narrower:
-        if chosen.sum() >= enough:
-            return kind, chosen
+    masks = ((Likeness.SHAPE, same_nodes & same_limit), (Likeness.NODES, same_nodes))
+    for likeness, mask in masks:
+        if mask.sum() >= enough:
+            return likeness, mask
     return Likeness.NOTHING, np.ones(len(jobs.wait_s), dtype=bool)
 
 
@@ -250,24 +251,25 @@ def build_forecast(waits: NDArray[np.int64]) -> Forecast:
 def drop_before_change(
     waits: NDArray[np.int64], fractile: float, *, keep: int = 20, significance: float = 0.05
 ) -> NDArray[np.int64]:
-    """The waits after the last change point, oldest first; at least `keep` of them.
+    """Return the waits after the last change point, oldest first; at least `keep` of them.
 
-    A change point is a run of waits above the fractile that chance would give less often
-    than `significance` (Brevik, Nurmi, Wolski: QBETS). Waits of neighbours are alike, so the run
-    asked for is stretched by (1+r)/(1-r), r the lag-1 correlation of the exceedances.
+    A change point is a run of waits above the fractile that is so long that chance would give it
+    less often than `significance` (Brevik, Nurmi, Wolski: QBETS). Neighbouring waits are alike, so
+    the needed length is multiplied by (1+r)/(1-r), where r is the lag-1 correlation of the
+    exceedances.
     """
     above = waits > compute_quantile(waits, fractile)
     if len(waits) <= keep or above.all() or not above[-1]:
         return waits
     run = len(above) - 1 - int(np.flatnonzero(~above)[-1])
-    # Of the history before the run: the change itself would look like correlation.
+    # Measure correlation before the run only; the run itself would inflate it.
     rho = _compute_lag_correlation(above[:-run])
     needed = np.log(significance) / np.log(1.0 - fractile) * (1 + rho) / (1 - rho)
     return waits if run < needed else waits[-max(run, keep) :]
 
 
 def _compute_lag_correlation(above: NDArray[np.bool_]) -> float:
-    """Compute the correlation of neighbours, between 0 and 0.95; 0 if nothing varies."""
+    """Compute the lag-1 correlation, limited to 0 to 0.95; 0 if all values are the same."""
     earlier, later = above[:-1], above[1:]
     if len(above) < 3 or len({*earlier}) < 2 or len({*later}) < 2:  # noqa: PLR2004
         return 0.0

@@ -16,15 +16,15 @@ standby is freed once the time left is no more than the allowed overlap plus a w
 If a policy tells neither, a wait of nothing is counted on.
 
 A link of a chain that never overlaps is never freed before its predecessor's end. Pinned to whole
-nodes it cannot start early, and earns its age. So such a link is pinned instead if the admin allows
-it. Otherwise it stays held.
+nodes, such a link cannot start early, and earns its age. So it is pinned instead if the admin
+allows pins. Otherwise it stays held.
 
-In a chain whose links ask each other to end (styles `switch` and `serve`) no release is early while
-no job waits for nodes of the partition, and none comes before the predecessor has worked for its
-*floor*: the chain's `min-runtime`, and at least a tenth of its time limit. Otherwise waits of the
-past that are longer than the time limit would end each link as soon as it has begun. The links' own
-plans have the same two rules (slurm_plugin/mirage_forecast.py), and no link asks its predecessor to
-end before that (slurm_plugin/mirage_handover.py).
+In a chain whose links ask each other to end (styles `switch` and `serve`), two more rules hold. No
+standby is released early while no job waits for nodes of the partition. None is released before the
+predecessor has worked for its *floor*: the chain's `min-runtime`, and at least a tenth of its time
+limit. Otherwise past waits that are longer than the time limit would end each link as soon as it
+has begun. The links' own plans have the same two rules (slurm_plugin/mirage_forecast.py), and no
+link asks its predecessor to end before the floor (slurm_plugin/mirage_handover.py).
 """
 
 from dataclasses import replace
@@ -34,6 +34,7 @@ from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.time_units import HOUR_S, MINUTE_S
 
 _FLOOR_SHARE = 10
+"""The floor is at least 1/_FLOOR_SHARE of the time limit."""
 NOBODY_WAITS = (
     "no job waits for nodes of the partition, so it starts when its predecessor has ended"
 )
@@ -54,16 +55,20 @@ def bound_overlap(decision: Decision, view: PolicyView) -> Decision:
         return decision
     if cap_s == 0:
         return _decide_never_early(decision, view)
-    early = _explain_too_early(decision, view)
-    return replace(decision, action=_choose_wait_action(view), reason=early) if early else decision
+    reason = _explain_too_early(decision, view)
+    if not reason:
+        return decision
+    return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
 def _explain_too_early(decision: Decision, view: PolicyView) -> str:
     """Return why the standby is not to be freed yet; empty if it may be."""
     if view.nobody_waits and view.time_left_s > 0:
         return NOBODY_WAITS
-    if view.worked_at is not None and view.now < min(view.worked_at, view.predecessor_end):
-        left_min = -(-(view.worked_at - view.now) // MINUTE_S)
+    if view.floor_reached_at is not None and view.now < min(
+        view.floor_reached_at, view.predecessor_end
+    ):
+        left_min = -(-(view.floor_reached_at - view.now) // MINUTE_S)
         return f"not yet: its predecessor has to work for {left_min} min more (min-runtime)"
     cap_s, wait_s = view.max_overlap_s, _get_counted_wait_s(decision, view)
     if cap_s is None or view.time_left_s <= cap_s + wait_s:
@@ -76,15 +81,15 @@ def _explain_too_early(decision: Decision, view: PolicyView) -> str:
 
 
 def compute_max_lead_s(decision: Decision, view: PolicyView) -> float | None:
-    """Return the seconds before its predecessor's end that a standby may be released at most.
+    """Return the longest lead that the chain allows, in seconds; None if nothing bounds the lead.
 
-    None: nothing bounds them.
+    The lead is how long before its predecessor's end the standby is released.
     """
     cap_s = view.max_overlap_s
     most_s = cap_s if not cap_s else cap_s + _get_counted_wait_s(decision, view)
-    if view.worked_at is None:
+    if view.floor_reached_at is None:
         return most_s
-    worked_s = max(0, view.predecessor_end - view.worked_at)
+    worked_s = max(0, view.predecessor_end - view.floor_reached_at)
     return worked_s if most_s is None else min(most_s, worked_s)
 
 
@@ -99,14 +104,14 @@ def _get_counted_wait_s(decision: Decision, view: PolicyView) -> float:
 
 def _decide_never_early(decision: Decision, view: PolicyView) -> Decision:
     if view.can_pin:
-        pinned = view.position is Position.PINNED
+        is_pinned = view.position is Position.PINNED
         reason = "links of this chain never overlap: on its predecessor's nodes it cannot be early"
-        return replace(decision, action=Action.WAIT if pinned else Action.PIN, reason=reason)
+        return replace(decision, action=Action.WAIT if is_pinned else Action.PIN, reason=reason)
     reason = "links of this chain never overlap: it starts when its predecessor has ended"
     return replace(decision, action=_choose_wait_action(view), reason=reason)
 
 
 def _choose_wait_action(view: PolicyView) -> Action:
-    """A standby that has to leave its predecessor's nodes goes back behind it."""
-    leaves = view.position is Position.PINNED and not view.can_pin
-    return Action.HOLD if leaves else Action.WAIT
+    """Return HOLD for a pinned standby that has to leave its predecessor's nodes; else WAIT."""
+    must_leave = view.position is Position.PINNED and not view.can_pin
+    return Action.HOLD if must_leave else Action.WAIT

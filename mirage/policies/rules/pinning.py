@@ -1,8 +1,8 @@
-"""Rules that pin: the standby stands on its predecessor's own nodes, and earns age there.
+"""Rules that pin: the standby is eligible on its predecessor's nodes only, and earns age.
 
-Pinned on whole nodes it cannot start before its predecessor ends, so it costs no overlap, and Slurm
-plans it for exactly that instant. It is late only where jobs that are ahead of it are planned onto
-these nodes, which the plan tells hours before (docs/concepts/positions.md).
+Pinned to whole nodes, the standby cannot start before its predecessor ends. So it costs no overlap,
+and Slurm plans its start for exactly that instant. It is late only if Slurm plans jobs ahead of it
+onto these nodes, and its planned start shows that hours before (docs/concepts/positions.md).
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ plans in steps of bf_resolution, and a link takes some minutes to end."""
 
 @dataclass(frozen=True, slots=True)
 class Pin(SimplePolicy):
-    """Pins as soon as the standby stands, and leaves it there."""
+    """Pins the standby as soon as it is queued, and leaves it pinned."""
 
     name: str = "pin"
 
@@ -39,14 +39,14 @@ class PinThenFree(SimplePolicy):
     """Pins the standby from the start, and frees it near the end if Slurm plans it later than the
     end.
 
-    It is not freed sooner: plans go by time limits, most jobs end before theirs, and a freed
-    standby that has earned age starts at once. If the standby may not be pinned, `otherwise`
+    It is not freed sooner: Slurm plans by time limits, most jobs end before theirs, and a freed
+    standby that has earned age may start at once. If the standby may not be pinned, `fallback`
     decides.
     """
 
     share: float = 0.01
     """How near the end it may be freed, as a share of the time limit: half an hour of 48 h."""
-    otherwise: Policy = field(default_factory=Average)
+    fallback: Policy = field(default_factory=Average)
     name: str = "pin-then-free"
 
     def decide(self, view: PolicyView) -> Decision:
@@ -58,7 +58,7 @@ class PinThenFree(SimplePolicy):
                 if view.position is Position.PINNED
                 else pin_standby(self.name)
             )
-        answer = replace(self.otherwise.decide(view), policy=self.name)
+        answer = replace(self.fallback.decide(view), policy=self.name)
         if view.position is Position.PINNED and answer.action is Action.WAIT:
             return move_off_nodes(self.name)
         return answer
@@ -73,7 +73,7 @@ class PinThenFree(SimplePolicy):
 def is_late(view: PolicyView) -> bool:
     """Return whether Slurm plans the pinned standby for later than its predecessor's end.
 
-    An unknown plan says nothing yet: the end may lie beyond bf_window.
+    False if Slurm plans no start: the predecessor's end may lie beyond bf_window.
     """
     return view.planned_start is not None and (view.planned_start > view.predecessor_end + SLACK_S)
 

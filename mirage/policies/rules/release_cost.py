@@ -1,10 +1,10 @@
-"""What a release is expected to cost, where an early link may hold its nodes or give them back.
+"""Computes the expected cost of a release if an early link may hold its nodes or give them back.
 
-A release with L seconds left of the predecessor costs what its link comes late by; or, if the link
-comes early, the less of two: the overlap price times the seconds that its nodes stand idle, or what
-giving them back costs and the best new release after that. The waits of a forecast are equally
-likely, and stay so: a later release waits as a present one does. The formulas, and the weeks that
-they were tried on: docs/decisions/0039-release-by-expected-cost.md.
+A release with L seconds left of the predecessor costs the seconds by which its link is late. If the
+link is early instead, it costs the smaller of two: the overlap price times the seconds for which
+its nodes are idle, or the cost of giving the nodes back and of the best new release after that. All
+waits of a forecast are equally likely, and the same holds for a later release.
+docs/decisions/0039-release-by-expected-cost.md has the formulas, and the weeks of the tests.
 """
 
 from dataclasses import dataclass
@@ -18,35 +18,34 @@ from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.policies.rules.return_rule import BACK_S, choose_return_lead, look_up_return_lead
 
 FRESH_S = 1200
-"""A forecast says for so many seconds what giving back costs. A link that has waited for longer has
-seen a wait of its own, which is better evidence."""
+"""Seconds for which a forecast says what giving back costs. After a longer wait, the link's own
+wait is better evidence."""
 _BETWEEN = 3
-"""Leads are tried at the waits, and at so many places between two of them."""
+"""The number of leads that are tried between two neighbouring waits, besides the waits."""
 _POINTS = 12
-"""The points at which `ReturnCosts` are told."""
+"""The number of points of a `ReturnCosts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The cheapest release of a standby, by the forecast of now."""
+    """The cheapest release of a standby by the present forecast."""
 
     lead_s: int
     """Seconds before the predecessor's end; no more than are left."""
     cost_s: float
-    """What it is expected to cost, in seconds of interruption."""
+    """The expected cost, in seconds of interruption."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnCosts:
-    """What the best new release is expected to cost, by the time left when the nodes are given
-    back; all in seconds."""
+    """The expected cost of the best new release, by the time left when the nodes are given back."""
 
     left_s: tuple[int, ...]
     """Seconds until the predecessor's end, ascending."""
     cost_s: tuple[int, ...]
-    """In seconds of interruption; what giving back itself costs is not in it."""
+    """The expected cost in seconds of interruption, without the cost of giving back itself."""
     lead_s: tuple[int, ...]
-    """The new release is that long before the predecessor's end."""
+    """How many seconds before the predecessor's end the new release is."""
 
 
 class ReleaseCosts:
@@ -55,25 +54,30 @@ class ReleaseCosts:
     def __init__(
         self, waits_s: ArrayLike, price: float, returns: int, back_s: int = BACK_S
     ) -> None:
-        """`waits_s`: equally likely waits, one at least. `returns`: how often the link may still
-        give its nodes back."""
+        """`waits_s`: equally likely waits in seconds, one at least. `price`: the overlap price.
+        `returns`: how often the link may still give its nodes back. `back_s`: the seconds of its
+        nodes that each return costs."""
         self._waits: Floats = np.sort(np.maximum(np.asarray(waits_s, dtype=np.float64), 0.0))
         self._price, self._back_s, self.returns = price, back_s, returns
         self.leads_s = _spread_leads(self._waits)
         """The leads that are tried, ascending: none is longer than the longest wait."""
         self._best: list[Floats] = []
         """By returns left: the least cost over the leads up to each of `leads_s`."""
+        # With n returns left, the cost depends on the best release with n - 1 left: from 0 upwards.
         for _ in range(returns + 1):
             costs = self._compute_costs(self.leads_s, len(self._best))
             self._best.append(np.minimum.accumulate(costs))
 
     def compute_cost_s(self, left_s: float) -> float:
-        """Compute what a release with `left_s` seconds left is expected to cost."""
+        """Compute the expected cost of a release with `left_s` seconds left, in seconds."""
         return float(self._compute_costs(np.array([float(left_s)]), self.returns)[0])
 
     def choose_release(self, left_s: float) -> Release:
-        """Choose the cheapest of the releases from now to the predecessor's end; of equals the
-        earliest, since a wait that grows cannot be made up for."""
+        """Choose the cheapest of the releases from now to the predecessor's end.
+
+        Of equally cheap ones it is the earliest: a release that comes too late because waits grow
+        cannot be made earlier afterwards.
+        """
         leads = self.leads_s[self.leads_s < left_s]
         leads = np.append(leads, max(0.0, left_s))
         costs = self._compute_costs(leads, self.returns)
@@ -81,35 +85,44 @@ class ReleaseCosts:
         return Release(lead_s=round(float(leads[k])), cost_s=float(costs[k]))
 
     def compute_return_costs(self, most_left_s: int) -> ReturnCosts:
-        """Tell what a link that gives its nodes back is to expect, with one return less left."""
+        """Compute the costs that a link expects after it gives its nodes back once more.
+
+        `most_left_s`: the most seconds left that the costs are needed for. They are empty if the
+        link may not give its nodes back.
+        """
         if self.returns < 1 or most_left_s <= 0:
             return ReturnCosts((), (), ())
         best, n = self._best[self.returns - 1], self.returns - 1
         costs = self._compute_costs(self.leads_s, n)
-        places = np.unique(np.linspace(0, len(self.leads_s) - 1, _POINTS).round().astype(np.int64))
-        places = places[self.leads_s[places] <= most_left_s]
-        chosen = [int(costs[: k + 1].argmin()) for k in places]
+        points = np.unique(np.linspace(0, len(self.leads_s) - 1, _POINTS).round().astype(np.int64))
+        points = points[self.leads_s[points] <= most_left_s]
+        cheapest = [int(costs[: k + 1].argmin()) for k in points]
         return ReturnCosts(
-            left_s=tuple(round(float(self.leads_s[k])) for k in places),
-            cost_s=tuple(round(float(best[k])) for k in places),
-            lead_s=tuple(round(float(self.leads_s[k])) for k in chosen),
+            left_s=tuple(round(float(self.leads_s[k])) for k in points),
+            cost_s=tuple(round(float(best[k])) for k in points),
+            lead_s=tuple(round(float(self.leads_s[k])) for k in cheapest),
         )
 
     def _compute_costs(self, leads: Floats, returns: int) -> Floats:
-        """Compute C [L] of the leads [L] with so many returns left."""
-        early = leads[:, None] - self._waits
-        held = self._price * early
+        """Compute the mean cost [L] of each lead [L] over the waits, with so many returns left.
+
+        This is C(L) of decision 0039.
+        """
+        early_s = leads[:, None] - self._waits
+        early_cost = self._price * early_s
         if returns > 0:
-            again = self._look_up(early - self._back_s, returns - 1)
-            held = np.minimum(held, self._price * self._back_s + again)
-        costs: Floats = np.where(early > 0.0, held, -early).mean(axis=1)
+            release_again = self._find_least_cost(early_s - self._back_s, returns - 1)
+            early_cost = np.minimum(early_cost, self._price * self._back_s + release_again)
+        costs: Floats = np.where(early_s > 0.0, early_cost, -early_s).mean(axis=1)
         return costs
 
-    def _look_up(self, left_s: Floats, returns: int) -> Floats:
-        """Return V of the seconds left: the least cost of a release by then; infinite after the
-        end."""
-        places = np.searchsorted(self.leads_s, left_s, side="right") - 1
-        least: Floats = np.where(places >= 0, self._best[returns][np.maximum(places, 0)], np.inf)
+    def _find_least_cost(self, left_s: Floats, returns: int) -> Floats:
+        """Return the least cost of a release with at most `left_s` left; infinite after the end.
+
+        This is V of decision 0039.
+        """
+        indices = np.searchsorted(self.leads_s, left_s, side="right") - 1
+        least: Floats = np.where(indices >= 0, self._best[returns][np.maximum(indices, 0)], np.inf)
         return least
 
 
@@ -145,9 +158,9 @@ def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
     """
     costs = ReleaseCosts(forecast.waits_s, view.overlap_price, view.returns)
     best = costs.choose_release(view.time_left_s)
-    frees = view.time_left_s - best.lead_s < 1
+    is_now = view.time_left_s - best.lead_s < 1
     now_h = costs.compute_cost_s(max(0, view.time_left_s)) / HOUR_S
-    if frees:
+    if is_now:
         reason = f"a release now is expected to cost {now_h:.2f} h, and a later one no less"
     else:
         ahead_min = (view.time_left_s - best.lead_s) / MINUTE_S
@@ -156,7 +169,7 @@ def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
             f"{best.cost_s / HOUR_S:.2f} h"
         )
     return Decision(
-        action=Action.FREE if frees else Action.WAIT,
+        action=Action.FREE if is_now else Action.WAIT,
         reason=reason,
         policy=name,
         forecast=forecast,
@@ -165,7 +178,7 @@ def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
 
 
 def _spread_leads(waits: Floats) -> Floats:
-    """Spread leads over the waits: each of them, and some places between two neighbours."""
+    """Return 0, each of the waits, and _BETWEEN leads between two neighbours, ascending."""
     ends: Floats = np.unique(np.concatenate([[0.0], waits]))
     steps = np.linspace(0.0, 1.0, _BETWEEN + 1, endpoint=False)[:, None]
     between = ends[:-1] + steps * np.diff(ends)

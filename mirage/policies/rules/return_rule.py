@@ -1,11 +1,12 @@
-"""Keep or give back: what a sequential link does that has started before its predecessor's end.
+"""Decides whether a sequential link that starts before its predecessor's end keeps its nodes.
 
-Kept, its nodes stand idle until then. Given back, a new job of the same link waits behind the
-predecessor with a planned release, and the link ends within seconds. The last wait is the best
-evidence of the next one (docs/decisions/0038-an-early-link-gives-back.md), unless a service has
-just forecast it: then the link looks up what a new release costs. No other job is asked. Where an
-early start costs no more than that, the first release is planned earlier.
-slurm_plugin/mirage_forecast.py has the same rules for links; both pass
+If the link keeps them, they are idle until that end. If it gives them back, a new job of the same
+link waits behind the predecessor with a planned release, and the early job ends within seconds. The
+link's last wait is the best evidence of its next one
+(docs/decisions/0038-an-early-link-gives-back.md), unless a service has just made a forecast: then
+the link looks up the cost of a new release. The waits of other jobs are not used. Since an early
+start costs no more than giving back does, the first release can be planned earlier
+(`choose_first_lead`). slurm_plugin/mirage_forecast.py has the same rules for links; both pass
 tests/data/give-back-cases.json.
 """
 
@@ -16,36 +17,37 @@ from functools import lru_cache
 BACK_S = 360
 """Seconds of the link's nodes that giving back costs: prolog, carrier, epilog."""
 FLOOR_S = 300
-"""No wait is expected to be shorter: Slurm's backfill takes minutes to come round."""
+"""The shortest wait that is expected, in seconds: Slurm's backfill takes minutes to come round."""
 _MARGIN_S = 60
-"""A new release lies at least so long after the link has gone: a minute that has passed releases at
-once. By a table it lies no nearer to the predecessor's end: Slurm counts whole minutes."""
+"""The least seconds from the link's end to a new release: a plan whose minute has passed releases
+at once. It is also the shortest lead by a table of costs, since Slurm counts whole minutes."""
 
 
 def choose_return_lead(
     left_s: int, waited_s: int, price: float, back_s: int = BACK_S
 ) -> int | None:
-    """Return how many seconds before its predecessor's end the link is to be released again, or
-    None: it keeps its nodes.
+    """Return the lead of the link's next release in seconds; None if the link keeps its nodes.
 
-    `left_s`: the seconds until that end. `waited_s`: how long the link waited from its release to
-    its start. The next wait is half of that, the same or twice as long, equally likely. A lead
-    costs what it is late by and `price` times what it is early by. Keeping costs `price` times
-    `left_s`. Numbers that make no sense keep.
+    `left_s`: the seconds until the predecessor's end. `waited_s`: how long the link waited from its
+    release to its start. The next wait is assumed to be half of that, the same, or twice as long,
+    equally likely. A lead costs the seconds by which it is late, and `price` times those by which
+    it is early. Keeping the nodes costs `price` times `left_s`. With invalid numbers, such as a
+    negative wait, the link keeps its nodes.
     """
-    again = _plan_return(left_s, waited_s, price, back_s)
-    return again[1] if again is not None and again[0] < price * left_s else None
+    planned = _plan_return(left_s, waited_s, price, back_s)
+    return planned[1] if planned is not None and planned[0] < price * left_s else None
 
 
 def look_up_return_lead(
     points: Sequence[tuple[int, int, int]], left_s: int, price: float, back_s: int = BACK_S
 ) -> int | None:
-    """Return the lead as `choose_return_lead` does, by what a new release is expected to cost.
+    """Return the lead as `choose_return_lead` does, by the expected costs of a new release.
 
-    `points`: (seconds left as the nodes are given back, the cost of the best new release from then
-    on, its lead), ascending. The cost is interpolated. The lead is that of the nearest lower point;
-    where a longer one did not fit there, it is as long as fits, up to that of the next point. With
-    less left than at the first point the link keeps its nodes.
+    `points` are tuples, ascending: the seconds left when the nodes are given back, the cost of the
+    best new release from then on, and that release's lead. The cost is interpolated. The lead is
+    that of the nearest lower point. If the lead of that point is all the time left there, a longer
+    lead did not fit. Then the lead is as long as fits now, up to that of the next point. With less
+    time left than at the first point the link keeps its nodes.
     """
     back_at_s = left_s - back_s
     lower = sum(point[0] <= back_at_s for point in points) - 1
@@ -67,8 +69,9 @@ def look_up_return_lead(
 def choose_first_lead(waits_s: tuple[int, ...], price: float) -> int:
     """Return the cheapest lead, in seconds, of a link that may give its nodes back.
 
-    `waits_s`: what similar jobs waited, one at least; the lead is one of them. Each is as likely as
-    the others. An early start costs the less of keeping and giving back. Of equals the shortest.
+    `waits_s`: the waits of similar jobs, one at least, all equally likely; the lead is one of them.
+    An early start costs the smaller of keeping and giving back. Of equally cheap leads the shortest
+    is returned.
     """
     return min(
         set(waits_s),
@@ -77,8 +80,8 @@ def choose_first_lead(waits_s: tuple[int, ...], price: float) -> int:
 
 
 def _plan_return(left_s: int, waited_s: int, price: float, back_s: int) -> tuple[float, int] | None:
-    """Return what giving back is expected to cost, in seconds of interruption, and the next lead;
-    None where no lead fits."""
+    """Return the expected cost of giving back, in seconds of interruption, and the next lead; None
+    if no lead fits."""
     if not 0.0 < price < math.inf or waited_s < 0 or back_s < 0:
         return None
     waits = list_next_waits(waited_s)
@@ -99,9 +102,9 @@ def list_next_waits(waited_s: int) -> list[int]:
 
 
 def _compute_cost(lead_s: int, wait_s: int, price: float) -> float:
-    """Compute what the lead costs if the wait is this long, in seconds of interruption."""
+    """Compute the cost of the lead for this wait, in seconds of interruption."""
     if wait_s >= lead_s:
         return wait_s - lead_s
     left_s = lead_s - wait_s
-    again = _plan_return(left_s, wait_s, price, BACK_S)
-    return price * left_s if again is None else min(price * left_s, again[0])
+    planned = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if planned is None else min(price * left_s, planned[0])

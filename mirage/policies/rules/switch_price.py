@@ -15,31 +15,32 @@ from mirage.policies.rules.lead_rules import (
 )
 
 START_UP_S = 600
-"""The start-up of a link, in seconds, until hand-overs of its chain tell it."""
+"""The assumed start-up of a link, in seconds, until it is measured at hand-overs of its chain."""
 LEAST_SWITCH_PRICE, MOST_SWITCH_PRICE = 0.01, 0.1
 
 
 def compute_switch_price(start_up_s: float, missed_s: float, limit_s: float) -> float:
-    """The price in hours of interruption for an hour of overlap. All of them are seconds."""
+    """Return the price: hours of interruption for an hour of overlap. All arguments are seconds."""
     return min(MOST_SWITCH_PRICE, max(LEAST_SWITCH_PRICE, (start_up_s + missed_s) / limit_s))
 
 
 def estimate_missed_s(waits: NDArray[np.int64], start_up_s: float, limit_s: float) -> float:
-    """The interruption to be expected, in seconds, at the lead that the start-up alone asks for.
+    """Return the expected interruption, in seconds, at the best lead for the start-up alone.
 
-    `waits`: seconds, of like jobs; 0 where there are none.
+    The price depends on this interruption, and the lead on the price. So the lead is that of the
+    price without any interruption. `waits`: seconds, of similar jobs; the result is 0 without them.
     """
     if not len(waits):
         return 0.0
-    first = compute_switch_price(start_up_s, 0.0, limit_s)
-    lead_s = compute_quantile(waits, compute_best_fractile(first))
+    first_price = compute_switch_price(start_up_s, 0.0, limit_s)
+    lead_s = compute_quantile(waits, compute_best_fractile(first_price))
     return float(np.maximum(0.0, waits - lead_s).mean())
 
 
 class SwitchQuantile(SimplePolicy):
     """The rule `quantile` at the default price of a switch chain of which no hand-over is known.
 
-    It works the price out of the view's jobs at each look, and ignores the view's own price.
+    It computes the price from the view's jobs at each decision, and ignores the view's own price.
     """
 
     name = "switch-quantile"

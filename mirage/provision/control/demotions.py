@@ -1,13 +1,13 @@
-"""Takes from act to shadow what is forecast too wrongly, where it is: nobody's errors are others'.
+"""Demotes chains and partitions from act to shadow where forecasts were too wrong.
 
-The errors of an owner demote chains of that owner, in the partition and of the size of which the
-forecasts were wrong. Such a demotion ends by itself: with the next forecast there that is right, or
-a day after the last wrong one; then one more wrong forecast suffices. A whole partition, or the
-cluster, falls back to shadow only where the median of several owners fails, each of whom has one
-vote. Nothing but an admin ends that.
+The errors of an owner's forecasts demote chains of that owner alone, in the same partition and of
+similar size. Such a demotion ends by itself: with the next right forecast there, or a day after the
+last wrong one; after that day, one more wrong forecast suffices to demote again. A whole partition,
+or the cluster, is demoted only if the median of several owners' errors is too large, where each
+owner has one vote. Only an admin ends that demotion.
 
-Demotions are computed from the stored forecasts. The document `DEMOTIONS` keeps those of the last
-tick, for readers and so that the audit tells each once.
+Demotions are computed from the stored forecasts. The document `DEMOTIONS` has the demotions of the
+last tick: pages show them, and the audit gets one entry for each.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,24 +34,25 @@ from mirage.provision.control.limits import Limits
 
 DEMOTED, ACTS_AGAIN = "demoted to shadow", "acts again after a demotion"
 LEAST_OWNERS = 3
-"""Of two owners neither outvotes the other: each is demoted by oneself."""
+"""The fewest owners whose median demotes a partition. Of two, neither could outvote the other."""
 _WINDOW_S = 30 * DAY_S
-"""Older forecasts tell nothing of today's."""
+"""Seconds after which a forecast says nothing about those of today."""
 _DEPTH = 5
-"""An owner's errors are looked through for this many times `demote_after`: for several places."""
+"""How many times `demote_after` errors are read for each owner, since they lie in several
+places."""
 
 
 def update_demotions(
     tx: Transaction, cluster_id: int, now: int, limits: Limits, source: str
 ) -> None:
-    """Demote what the forecasts of `source` fail, and store the demotions of owners in force.
+    """Demote by the errors of the forecasts of `source`, and store the owners' demotions in force.
 
-    Forecasts from before the last demotion of a partition or the cluster count no more, or nobody
-    could ever set act again.
+    Forecasts from before the last demotion of a partition or the cluster no longer count. Otherwise
+    they would undo an admin's act at the next tick.
     """
     modes = clusters.list_modes(tx, cluster_id)
-    known = {one.place: one for one in read_demotions(tx, cluster_id)}
-    if Mode.ACT not in modes.values() and not known:
+    before = {demotion.place: demotion for demotion in read_demotions(tx, cluster_id)}
+    if Mode.ACT not in modes.values() and not before:
         return
     since = max(clusters.read_demoted_at(tx, cluster_id) or 0, now - _WINDOW_S)
     errors: Sequence[OwnedError] = ()
@@ -63,8 +64,8 @@ def update_demotions(
         )
     if _demote_partitions(tx, cluster_id, now, limits, _sort_by_mode(errors, modes)):
         errors = ()
-    found = {one.place: one for one in _find_demotions(errors, now, limits)}
-    _record_demotions(tx, cluster_id, now, known, found)
+    in_force = {demotion.place: demotion for demotion in _find_demotions(errors, now, limits)}
+    _record_demotions(tx, cluster_id, now, before, in_force)
 
 
 def _sort_by_mode(
@@ -85,59 +86,61 @@ def _demote_partitions(
     limits: Limits,
     errors: Mapping[str, Sequence[OwnedError]],
 ) -> bool:
-    """Set shadow where the median owner's error is too large; return whether it is anywhere."""
-    demoted = False
-    for partition, ours in errors.items():
-        votes = {uid: _compute_mean(each, limits) for uid, each in _group_by_owner(ours).items()}
-        enough = len(votes) >= LEAST_OWNERS and len(ours) >= limits.demote_after
-        if not enough or (middle := median_low(votes.values())) <= limits.demote_error_s:
+    """Set shadow where the median owner's error is too large; return whether it is so anywhere."""
+    has_demoted = False
+    for partition, in_partition in errors.items():
+        by_owner = _group_by_owner(in_partition)
+        votes = {uid: _compute_mean(owned, limits) for uid, owned in by_owner.items()}
+        is_enough = len(votes) >= LEAST_OWNERS and len(in_partition) >= limits.demote_after
+        if not is_enough or (median_s := median_low(votes.values())) <= limits.demote_error_s:
             continue
         clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
         clusters.set_demoted_at(tx, cluster_id, now)
         detail = {
             "partition": partition,
             "owners": len(votes),
-            "median_abs_error_s": round(middle),
+            "median_abs_error_s": round(median_s),
             "bound_s": limits.demote_error_s,
         }
         _write_audit(tx, cluster_id, now, DEMOTED, detail)
-        demoted = True
-    return demoted
+        has_demoted = True
+    return has_demoted
 
 
 def _find_demotions(errors: Sequence[OwnedError], now: int, limits: Limits) -> Iterator[Demotion]:
     for owned in _group_by_owner(errors).values():
-        for place, here in _group_by_place(owned).items():
-            newest, judged = here[0], _find_damning(here, owned, limits)
+        for place, in_place in _group_by_place(owned).items():
+            newest, excessive = in_place[0], _find_excessive(in_place, owned, limits)
             until = newest.known_at + LASTS_S
-            if judged and abs(newest.error_s) > limits.demote_error_s and now < until:
+            if excessive and abs(newest.error_s) > limits.demote_error_s and now < until:
                 yield Demotion(
                     place=place,
                     user=newest.user,
-                    error_s=round(_compute_mean(judged, limits)),
+                    error_s=round(_compute_mean(excessive, limits)),
                     bound_s=limits.demote_error_s,
                     until=until,
                 )
 
 
-def _find_damning(
-    here: Sequence[OwnedError], owned: Sequence[OwnedError], limits: Limits
+def _find_excessive(
+    in_place: Sequence[OwnedError], owned: Sequence[OwnedError], limits: Limits
 ) -> Sequence[OwnedError]:
-    """Return the errors of a place that demote it; empty: none do.
+    """Return the errors that demote a place; empty if none do.
 
-    An owner's last errors over all places demote those in which they are too large: one may have
-    too few hand-overs in each to judge it by itself.
+    `in_place` are the owner's errors in the place, and `owned` those in all places, newest first.
+    An owner may have too few hand-overs in each place to judge it by itself. Then the owner's last
+    errors over all places count, and demote the places in which they are too large.
     """
-    if _is_excessive(here, limits):
-        return here
-    lately = [error for error in owned[: limits.demote_after] if error in here]
-    fails = _is_excessive(owned, limits) and lately
-    return lately if fails and _compute_mean(lately, limits) > limits.demote_error_s else ()
+    if _is_excessive(in_place, limits):
+        return in_place
+    recent = [error for error in owned[: limits.demote_after] if error in in_place]
+    fails = _is_excessive(owned, limits) and recent
+    return recent if fails and _compute_mean(recent, limits) > limits.demote_error_s else ()
 
 
 def _is_excessive(errors: Sequence[OwnedError], limits: Limits) -> bool:
-    enough = len(errors) >= limits.demote_after
-    return enough and _compute_mean(errors, limits) > limits.demote_error_s
+    is_enough = len(errors) >= limits.demote_after
+    return is_enough and _compute_mean(errors, limits) > limits.demote_error_s
 
 
 def _compute_mean(errors: Sequence[OwnedError], limits: Limits) -> float:
@@ -147,31 +150,31 @@ def _compute_mean(errors: Sequence[OwnedError], limits: Limits) -> float:
 
 def _group_by_owner(errors: Sequence[OwnedError]) -> Mapping[int, Sequence[OwnedError]]:
     ordered = sorted(errors, key=lambda error: (error.uid, -error.known_at))
-    return {uid: list(each) for uid, each in groupby(ordered, key=lambda error: error.uid)}
+    return {uid: list(owned) for uid, owned in groupby(ordered, key=lambda error: error.uid)}
 
 
 def _group_by_place(errors: Sequence[OwnedError]) -> Mapping[Place, Sequence[OwnedError]]:
-    found: dict[Place, list[OwnedError]] = {}
+    by_place: dict[Place, list[OwnedError]] = {}
     for error in errors:
         place = find_place(error.uid, error.partition, error.nodes)
-        found.setdefault(place, []).append(error)
-    return found
+        by_place.setdefault(place, []).append(error)
+    return by_place
 
 
 def _record_demotions(
     tx: Transaction,
     cluster_id: int,
     now: int,
-    known: Mapping[Place, Demotion],
-    found: Mapping[Place, Demotion],
+    before: Mapping[Place, Demotion],
+    in_force: Mapping[Place, Demotion],
 ) -> None:
-    for place in found.keys() - known.keys():
-        detail = {**asdict(place), "says": found[place].explain()}
+    for place in in_force.keys() - before.keys():
+        detail = {**asdict(place), "says": in_force[place].explain()}
         _write_audit(tx, cluster_id, now, DEMOTED, detail)
-    for place in known.keys() - found.keys():
+    for place in before.keys() - in_force.keys():
         _write_audit(tx, cluster_id, now, ACTS_AGAIN, asdict(place))
-    if found != known:
-        document = {"places": [asdict(found[place]) for place in sorted(found)]}
+    if in_force != before:
+        document = {"places": [asdict(in_force[place]) for place in sorted(in_force)]}
         reports.put_report(tx, cluster_id, reports.DEMOTIONS, document, at=now)
 
 

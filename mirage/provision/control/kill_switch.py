@@ -2,7 +2,7 @@
 
 Running jobs are not touched, and standbys stay in Slurm's queue. Standbys that Mirage had pinned,
 or whose release it had planned, are put back behind their predecessors within a tick, also if the
-queue does not read (`DecisionContext.decide_retreat`, `retreats`). After that nothing that Mirage
+queue does not read (`HandoverDecider.decide_retreat`, `retreats`). After that nothing that Mirage
 decided happens in Slurm. While the switch is pulled in any way, no mode can be set to act. The
 worker checks that at each tick.
 """
@@ -49,12 +49,12 @@ def list_pulls(tx: Transaction, cluster_id: int) -> Sequence[PulledSwitch]:
     return admin_overrides.list_pulled_switches(tx, cluster_id)
 
 
-def explain_pulls(by: Sequence[PulledSwitch]) -> str:
+def explain_pulls(pulls: Sequence[PulledSwitch]) -> str:
     """Return who pulled the switch and when, and what releases it."""
     ways = (
-        f"by {each.by} at {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M} UTC "
-        f"(released by {RELEASED_BY[Way(each.way)]})"
-        for each in by
+        f"by {pull.by} at {datetime.fromtimestamp(pull.at, UTC):%Y-%m-%d %H:%M} UTC "
+        f"(released by {RELEASED_BY[Way(pull.way)]})"
+        for pull in pulls
     )
     return f"the kill switch is pulled {', and '.join(ways)}"
 
@@ -62,7 +62,7 @@ def explain_pulls(by: Sequence[PulledSwitch]) -> str:
 def pull_switch(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) -> None:
     """Pull the switch: every mode act becomes shadow, and stays shadow until the release."""
     stopped = _stop_acting(tx, cluster_id)
-    before = {each.way for each in list_pulls(tx, cluster_id)}
+    before = {pull.way for pull in list_pulls(tx, cluster_id)}
     new = PulledSwitch(way=way.value, by=actor, at=now, stopped=tuple(stopped))
     admin_overrides.pull_switch(tx, cluster_id, new)
     if way.value not in before or stopped:
@@ -83,15 +83,16 @@ def release_switch(
     With `act_again`, the partitions that acted before the pull act again, unless they have got
     another mode since. Otherwise all stay in shadow.
     """
-    mine = [each for each in list_pulls(tx, cluster_id) if each.way in {way.value for way in ways}]
-    if not mine:
+    names = {way.value for way in ways}
+    released = [pull for pull in list_pulls(tx, cluster_id) if pull.way in names]
+    if not released:
         return
-    admin_overrides.release_switches(tx, cluster_id, [each.way for each in mine])
-    again = _list_resumable(tx, cluster_id, mine) if act_again else []
-    for partition in again:
+    released_ways = [pull.way for pull in released]
+    admin_overrides.release_switches(tx, cluster_id, released_ways)
+    resumed = _list_resumable(tx, cluster_id, released) if act_again else []
+    for partition in resumed:
         clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
-    told = [each.way for each in mine]
-    _write_audit(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
+    _write_audit(tx, cluster_id, RELEASED, now, actor, ways=released_ways, acts_again=resumed)
 
 
 def _list_resumable(
@@ -100,7 +101,7 @@ def _list_resumable(
     if list_pulls(tx, cluster_id):
         return []
     modes = clusters.list_modes(tx, cluster_id)
-    stopped = {partition for each in released for partition in each.stopped}
+    stopped = {partition for pull in released for partition in pull.stopped}
     return sorted(name for name in stopped if modes.get(name) is Mode.SHADOW)
 
 

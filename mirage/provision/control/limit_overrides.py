@@ -72,7 +72,7 @@ class EffectiveLimit:
     value: float
     configured: float
     """The configuration's value, which counts without the override."""
-    told: LimitDescription
+    description: LimitDescription
     set_by: str | None
     """None: the configuration."""
     set_at: int | None
@@ -84,34 +84,41 @@ UNDESCRIBED = LimitDescription(unit="", meaning="", origin="default")
 def read_effective_limits(tx: Transaction, cluster_id: int, configured: Limits) -> Limits:
     """Return the limits for a tick: the configuration's, with the admins' overrides."""
     limits = configured
-    for name, hand in admin_overrides.list_limit_overrides(tx, cluster_id).items():
+    for name, override in admin_overrides.list_limit_overrides(tx, cluster_id).items():
+        # An override of an older release may name a limit that exists no more.
         if name in ADJUSTABLE_LIMITS:
-            limits = ADJUSTABLE_LIMITS[name].apply_value(limits, hand.value)
+            limits = ADJUSTABLE_LIMITS[name].apply_value(limits, override.value)
     return limits
 
 
 def list_limits(
-    tx: Transaction, cluster_id: int, configured: Limits, told: Mapping[str, LimitDescription]
+    tx: Transaction,
+    cluster_id: int,
+    configured: Limits,
+    descriptions: Mapping[str, LimitDescription],
 ) -> Sequence[EffectiveLimit]:
-    by_hand = admin_overrides.list_limit_overrides(tx, cluster_id)
+    overrides = admin_overrides.list_limit_overrides(tx, cluster_id)
     return [
         _build_effective_limit(
-            name, cap.get_value(configured), told.get(name, UNDESCRIBED), by_hand.get(name)
+            name,
+            spec.get_value(configured),
+            descriptions.get(name, UNDESCRIBED),
+            overrides.get(name),
         )
-        for name, cap in ADJUSTABLE_LIMITS.items()
+        for name, spec in ADJUSTABLE_LIMITS.items()
     ]
 
 
 def _build_effective_limit(
-    name: str, configured: float, told: LimitDescription, hand: LimitOverride | None
+    name: str, configured: float, description: LimitDescription, override: LimitOverride | None
 ) -> EffectiveLimit:
     return EffectiveLimit(
         name=name,
-        value=configured if hand is None else hand.value,
+        value=configured if override is None else override.value,
         configured=configured,
-        told=told,
-        set_by=None if hand is None else hand.by,
-        set_at=None if hand is None else hand.at,
+        description=description,
+        set_by=None if override is None else override.by,
+        set_at=None if override is None else override.at,
     )
 
 
@@ -123,8 +130,8 @@ def set_limit_override(
     Raises NotFound if there is no such limit, and InputError for a value that the limit cannot
     have.
     """
-    cap = ADJUSTABLE_LIMITS.get(name)
-    if cap is None:
+    spec = ADJUSTABLE_LIMITS.get(name)
+    if spec is None:
         raise NotFound(
             f"there is no limit {name}; name one of these: {', '.join(ADJUSTABLE_LIMITS)}"
         )
@@ -132,7 +139,7 @@ def set_limit_override(
     if value is None:
         admin_overrides.unset_limit_override(tx, cluster_id, name)
     else:
-        _check_value(name, cap, value)
+        _check_value(name, spec, value)
         admin_overrides.set_limit_override(
             tx, cluster_id, name, LimitOverride(value=value, by=actor, at=now)
         )
@@ -142,8 +149,8 @@ def set_limit_override(
     )
 
 
-def _check_value(name: str, cap: LimitSpec, value: float) -> None:
-    if not cap.least <= value <= cap.most:
-        raise InputError(f"{name} must be from {cap.least:g} to {cap.most:g}, not {value:g}")
-    if cap.whole and value != int(value):
+def _check_value(name: str, spec: LimitSpec, value: float) -> None:
+    if not spec.least <= value <= spec.most:
+        raise InputError(f"{name} must be from {spec.least:g} to {spec.most:g}, not {value:g}")
+    if spec.whole and value != int(value):
         raise InputError(f"{name} must be a whole number, not {value:g}")

@@ -12,7 +12,9 @@ class Limits:
     """The admins' limits. Slurm starts every link without Mirage too, so no limit ends a chain."""
 
     max_lead_s: int = DAY_S
+    """How long before its predecessor's end a standby is released at the earliest, seconds."""
     min_gain_s: int = 60
+    """A standby whose forecast wait is shorter than this is not released, seconds."""
     user_overlap_node_h: float = 250.0
     """The most overlap of one user's chains in 24 h, node-hours. More than that of one user never
     counts in the two budgets below."""
@@ -20,6 +22,7 @@ class Limits:
     """The most overlap of one account in 24 h, node-hours."""
     cluster_overlap_node_h: float = 5000.0
     replan_gain_h: float = 0.1
+    """The least expected saving for which a planned release is moved, hours."""
     allow_pin: bool = True
     max_touches: int = 6
     """The most moves of one hand-over's standby."""
@@ -28,9 +31,11 @@ class Limits:
     running link hears of it, and heeds it."""
     max_chains_per_user: int = 200
     """The most chains of one user that Mirage follows and that have not ended
-    (`services.chains.chain_quota`)."""
+    (`chains.chain_quota`)."""
     demote_after: int = 10
+    """The number of forecasts by whose mean error something is demoted (`demotions`)."""
     demote_error_s: float = 12.0 * HOUR_S
+    """The mean absolute error above which it is demoted, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +58,11 @@ def apply_limits(decision: Decision, view: PolicyView, limits: Limits, spent: Sp
     """
     if decision.action is not Action.FREE:
         return decision
-    stopped = _find_stop_reason(decision, view, limits, spent)
-    if stopped is None:
+    reason = _find_stop_reason(decision, view, limits, spent)
+    if reason is None:
         return decision
-    leaves = view.position is Position.PINNED and not view.can_pin
-    return replace(decision, action=Action.HOLD if leaves else Action.WAIT, reason=stopped)
+    must_leave = view.position is Position.PINNED and not view.can_pin
+    return replace(decision, action=Action.HOLD if must_leave else Action.WAIT, reason=reason)
 
 
 def _find_stop_reason(
@@ -78,18 +83,18 @@ def _find_stop_reason(
 
 def explain_overspending(view: PolicyView, limits: Limits, spent: Spent) -> str | None:
     """Return which budget a release at `view.now` could exceed; None: it fits in all."""
-    worst = compute_worst_overlap(view)
+    worst_h = compute_worst_overlap(view)
     budgets = (
         ("user", spent.user, limits.user_overlap_node_h),
         ("account", spent.account, limits.account_overlap_node_h),
         ("cluster", spent.cluster, limits.cluster_overlap_node_h),
     )
-    for whose, spent_h, limit_h in budgets:
-        if spent_h + worst > limit_h:
+    for budget, spent_h, limit_h in budgets:
+        if spent_h + worst_h > limit_h:
             return (
-                # Not what is spent: PrivateData may hide from the chain's owner what others use.
-                f"this release could cost {worst:.1f} node-hours of overlap, more than the {whose} "
-                f"has left of {limit_h:g} in 24 h ({whose}_overlap_node_h)"
+                # Do not add what is spent: PrivateData may hide others' use from the chain's owner.
+                f"this release could cost {worst_h:.1f} node-hours of overlap, more than the "
+                f"{budget} has left of {limit_h:g} in 24 h ({budget}_overlap_node_h)"
             )
     return None
 

@@ -23,9 +23,9 @@ def set_mode(
 
     Raises IllegalTransition for `act` while the kill switch is pulled.
     """
-    pulled = kill_switch.list_pulls(tx, cluster_id)
-    if mode is Mode.ACT and pulled:
-        raise IllegalTransition(kill_switch.explain_pulls(pulled))
+    pulls = kill_switch.list_pulls(tx, cluster_id)
+    if mode is Mode.ACT and pulls:
+        raise IllegalTransition(kill_switch.explain_pulls(pulls))
     clusters.set_mode(tx, cluster_id, mode, partition)
     detail = {"mode": mode.value, "partition": partition}
     audit.write_entry(
@@ -52,13 +52,18 @@ def check_partition(tx: Transaction, cluster_id: int, partition: str) -> None:
 
     That is one that neither nodes, jobs nor modes name, while other partitions are known.
     """
-    seen = queue_summary.find_summary(tx, cluster_id)
-    known: set[str] = set()
-    if seen is not None:
-        known = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
-    if known and partition and partition not in known | set(clusters.list_modes(tx, cluster_id)):
+    summary = queue_summary.find_summary(tx, cluster_id)
+    partitions: set[str] = set()
+    if summary is not None:
+        partitions = {row.partition for row in summary.queue}
+        partitions |= {row.partition for row in summary.nodes}
+    if (
+        partitions
+        and partition
+        and partition not in partitions | set(clusters.list_modes(tx, cluster_id))
+    ):
         raise InputError(
             f"partition {partition} has neither nodes nor jobs; name one of these: "
-            f"{', '.join(sorted(known - {''}))}. "
+            f"{', '.join(sorted(partitions - {''}))}. "
             "(`mirage mode` sets the mode of a partition that has none yet.)"
         )

@@ -67,15 +67,15 @@ class Tally:
         `quantiles_s` are the forecast's quantiles at `LEVELS`, `wait_s` is the true wait, and
         `slurm_s` the wait by Slurm's plan, if Slurm had one.
         """
-        foretold = _round_short_waits(np.array(quantiles_s, dtype=np.float64))
+        forecast_s = _round_short_waits(np.array(quantiles_s, dtype=np.float64))
         wait = float(_round_short_waits(np.array([wait_s], dtype=np.float64))[0])
         self.count += 1
         self.waited += int(wait > 0.0)
-        self.pit = (np.asarray(self.pit) + compute_pit_cells(foretold, wait)).tolist()
-        error_s = abs(float(foretold[_P50]) - wait)
+        self.pit = (np.asarray(self.pit) + compute_pit_cells(forecast_s, wait)).tolist()
+        error_s = abs(float(forecast_s[_P50]) - wait)
         self.errors[_find_bin(error_s)] += 1
-        for place, (level, at) in enumerate(((0.1, _P10), (0.5, _P50), (0.9, _P90))):
-            self.pinball_s[place] += compute_pinball_loss(float(foretold[at]), wait, level)
+        for i, (level, at) in enumerate(((0.1, _P10), (0.5, _P50), (0.9, _P90))):
+            self.pinball_s[i] += compute_pinball_loss(float(forecast_s[at]), wait, level)
         if slurm_s is not None:
             self.both += 1
             self.both_errors[_find_bin(error_s)] += 1
@@ -117,10 +117,10 @@ def compute_pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
     return cells
 
 
-def compute_pinball_loss(foretold_s: float, wait_s: float, level: float) -> float:
+def compute_pinball_loss(forecast_s: float, wait_s: float, level: float) -> float:
     """Return the pinball loss, in seconds; the true quantile of that level has the least loss."""
-    over = foretold_s - wait_s
-    return max((1.0 - level) * over, -level * over)
+    over_s = forecast_s - wait_s
+    return max((1.0 - level) * over_s, -level * over_s)
 
 
 def compute_median(errors: list[int]) -> float | None:
@@ -132,17 +132,17 @@ def compute_median(errors: list[int]) -> float | None:
     total = counts.sum()
     if not total:
         return None
-    reached = np.cumsum(counts)
-    at = int(np.searchsorted(reached, total / 2))
-    before = reached[at] - counts[at]
+    cumulative = np.cumsum(counts)
+    at = int(np.searchsorted(cumulative, total / 2))
+    before = cumulative[at] - counts[at]
     low = float(_EDGES[at])
     high = float(_EDGES[at + 1]) if at + 1 < len(_EDGES) else low
     return low + (high - low) * float((total / 2 - before) / counts[at])
 
 
 def _round_short_waits(seconds: Floats) -> Floats:
-    found: Floats = np.where(seconds < ATOM_S, 0.0, seconds)
-    return found
+    rounded: Floats = np.where(seconds < ATOM_S, 0.0, seconds)
+    return rounded
 
 
 def _find_bin(error_s: float) -> int:

@@ -2,8 +2,8 @@
 
 For some new jobs of each tick, the service stores the forecast that their users would have got.
 Once those jobs have started, the accuracy of each source is known. Later forecasts are corrected by
-the errors of the earlier ones. `store.forecasts.job_forecasts` says why these are not the forecasts
-of `job_forecast_recorder`.
+the errors of the earlier ones. `database.forecasts.job_forecasts` says why these are not the
+forecasts of `job_forecast_recorder`.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +35,15 @@ _LEVELS = (0.1, 0.5, 0.9)
 _SHORTEST_S = 60.0
 
 
-Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
+ForecastShape = Callable[[JobShape], tuple[str, Forecast] | None]
 """Returns the source and its uncorrected forecast; None if there is no forecast."""
 
 
-def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[ForecastTrial]:
+def try_forecasts(
+    queue: Queue, before: Queue, forecast_shape: ForecastShape
+) -> list[ForecastTrial]:
     """Return trials for some new jobs: the forecasts that their users would have got."""
-    found = []
+    trials = []
     for job in sample_new_jobs(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
@@ -53,10 +55,12 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
             time_limit_s=job.time_limit_s,
             gpus=job.gpus,
         )
-        told = foretell(shape)
-        if told is not None and None not in {told[1].p10_s, told[1].p90_s}:
-            source, forecast = told
-            found.append(
+        answer = forecast_shape(shape)
+        if answer is None:
+            continue
+        source, forecast = answer
+        if None not in {forecast.p10_s, forecast.p90_s}:
+            trials.append(
                 ForecastTrial(
                     job_id=job.job_id,
                     submit=job.submit,
@@ -65,7 +69,7 @@ def try_forecasts(queue: Queue, before: Queue, foretell: Foretell) -> list[Forec
                     forecast=forecast,
                 )
             )
-    return found
+    return trials
 
 
 def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
@@ -74,9 +78,9 @@ def judge_sources(tx: Transaction, cluster_id: int, now: int) -> None:
     forecast_trials.forget_trials(tx, cluster_id, since)
     outcomes = forecast_trials.list_outcomes(tx, cluster_id, since, now, MOST)
     for source in sorted({o.source for o in outcomes}):
-        found = compute_quality([o for o in outcomes if o.source == source])
-        if found is not None:
-            forecast_trials.save_quality(tx, cluster_id, source, now, found)
+        quality = compute_quality([o for o in outcomes if o.source == source])
+        if quality is not None:
+            forecast_trials.save_quality(tx, cluster_id, source, now, quality)
 
 
 def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None:
@@ -84,18 +88,19 @@ def compute_quality(outcomes: Sequence[TrialOutcome]) -> ForecastAccuracy | None
 
     A job that still waits counts once it has waited for longer than its p90.
     """
-    known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
-    if len(known) < LEAST:
+    settled = [o for o in outcomes if o.has_started or o.wait_s > o.quantiles_s[2]]
+    if len(settled) < LEAST:
         return None
-    wait_s = _round_short_waits(np.array([o.wait_s for o in known], dtype=np.float64))
-    told_s = _round_short_waits(np.array([o.told_s for o in known], dtype=np.float64))
-    days = len({o.at // DAY_S for o in known})
-    residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(told_s / HOUR_S)
-    enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
-    shift = compute_residual_quantiles(residuals, days, _LEVELS) if enough else None
-    low, middle, high = told_s.T
+    wait_s = _round_short_waits(np.array([o.wait_s for o in settled], dtype=np.float64))
+    forecast_s = _round_short_waits(np.array([o.quantiles_s for o in settled], dtype=np.float64))
+    days = len({o.at // DAY_S for o in settled})
+    # Errors are measured in log hours, since long waits have larger errors than short ones.
+    residuals = np.log1p(wait_s / HOUR_S)[:, None] - np.log1p(forecast_s / HOUR_S)
+    is_enough = len(settled) >= ENOUGH and days >= ENOUGH_DAYS
+    shift = compute_residual_quantiles(residuals, days, _LEVELS) if is_enough else None
+    low, middle, high = forecast_s.T
     return ForecastAccuracy(
-        jobs=len(known),
+        jobs=len(settled),
         days=days,
         within=float(((wait_s >= low) & (wait_s <= high)).mean()),
         below_p90=float((wait_s <= high).mean()),
@@ -113,7 +118,7 @@ def shift_forecast(forecast: Forecast, quality: ForecastAccuracy | None) -> Fore
     """Return the forecast, corrected by the last weeks; unchanged if there are too few of them."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast
-    told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)
-    hours = np.expm1(np.log1p(told_s / HOUR_S) + np.array(quality.shift))
+    plain_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)
+    hours = np.expm1(np.log1p(plain_s / HOUR_S) + np.array(quality.shift))
     p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * HOUR_S).round().tolist()
     return replace(forecast, p10_s=p10, p50_s=p50, p90_s=p90)

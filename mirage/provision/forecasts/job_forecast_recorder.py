@@ -3,7 +3,7 @@
 The forecast is a full distribution, built from jobs that started before this job was submitted,
 including jobs that started immediately. It is kept until the job's own wait is known. The start
 that Slurm planned when the queue first showed the job is stored as well.
-`store.forecasts.job_forecasts` says why these are not the trials of `forecast_calibration`.
+`database.forecasts.job_forecasts` says why these are not the trials of `forecast_calibration`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,9 @@ from mirage.twin.twin_features import LEVELS
 MOST = 60
 """The most new jobs of one look that get a forecast."""
 LEAST_SAMPLES = 20
+"""The fewest similar jobs that a forecast is made from."""
 _FORGOTTEN_S = 90 * 86400
+"""Seconds after which the forecast of a job without an outcome is deleted."""
 
 
 class JobForecastRecorder:
@@ -42,31 +44,33 @@ class JobForecastRecorder:
         before, self._before = self._before, queue
         if before is None:
             return
-        found = sample_new_jobs(queue, before, MOST)
-        if not found:
+        new_jobs = sample_new_jobs(queue, before, MOST)
+        if not new_jobs:
             return
         with store.read() as tx:
-            news = list(build_forecasts(tx, self._cluster_id, found, queue))
+            forecasts = list(build_forecasts(tx, self._cluster_id, new_jobs, queue))
         with store.begin() as tx:
-            job_forecasts.add_forecasts(tx, self._cluster_id, news)
+            job_forecasts.add_forecasts(tx, self._cluster_id, forecasts)
 
 
 def build_forecasts(
-    tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
+    tx: Transaction, cluster_id: int, jobs: Sequence[Job], queue: Queue
 ) -> Iterator[JobForecast]:
     """Yield a forecast for each job that has at least LEAST_SAMPLES similar jobs."""
-    for partition in dict.fromkeys(job.partition for job in found):
-        mine = [job for job in found if job.partition == partition]
-        first = min(job.submit for job in mine)
+    for partition in dict.fromkeys(job.partition for job in jobs):
+        in_partition = [job for job in jobs if job.partition == partition]
+        # Only jobs that started before the first of them was submitted: no forecast of the batch
+        # may know of another job in it.
+        first = min(job.submit for job in in_partition)
         waits = job_history.read_waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
-        for job in mine:
-            like = sample_like_waits(waits, job.nodes, job.time_limit_s or 0)
-            if len(like) >= LEAST_SAMPLES:
+        for job in in_partition:
+            samples = sample_like_waits(waits, job.nodes, job.time_limit_s or 0)
+            if len(samples) >= LEAST_SAMPLES:
                 yield JobForecast(
                     job_id=job.job_id,
                     submit=job.submit,
                     partition=partition,
-                    quantiles_s=_compute_quantiles(like),
+                    quantiles_s=_compute_quantiles(samples),
                     slurm_wait_s=_compute_planned_wait_s(job, queue.taken_at),
                 )
 
@@ -82,24 +86,24 @@ def _compute_planned_wait_s(job: Job, now: int) -> int | None:
 
 def settle_outcomes(tx: Transaction, cluster_id: int, now: int) -> int:
     """Add the outcomes that are known now to their days' tallies; return how many there were."""
-    found = job_forecasts.list_outcomes(tx, cluster_id)
+    settled = job_forecasts.list_outcomes(tx, cluster_id)
     by_day: dict[tuple[int, str], list[JobForecastOutcome]] = {}
-    for outcome in found:
-        day = outcome.foretold.submit // DAY_S * DAY_S
-        by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
+    for outcome in settled:
+        day = outcome.forecast.submit // DAY_S * DAY_S
+        by_day.setdefault((day, outcome.forecast.partition), []).append(outcome)
     for (day, partition), outcomes in by_day.items():
         tally = Tally.from_stored(job_forecasts.find_tally(tx, cluster_id, day, partition))
         for outcome in outcomes:
             _add_outcome(tally, outcome)
         job_forecasts.put_tally(tx, cluster_id, day, partition, tally.to_stored())
-    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.foretold.key for outcome in found])
+    job_forecasts.drop_forecasts(tx, cluster_id, [outcome.forecast.key for outcome in settled])
     job_forecasts.drop_forecasts_before(tx, cluster_id, now - _FORGOTTEN_S)
-    return len(found)
+    return len(settled)
 
 
 def _add_outcome(tally: Tally, outcome: JobForecastOutcome) -> None:
     if outcome.wait_s is None:
         tally.gave_up += 1
         return
-    told = outcome.foretold
-    tally.add_outcome(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)
+    forecast = outcome.forecast
+    tally.add_outcome(forecast.quantiles_s, outcome.wait_s, forecast.slurm_wait_s)

@@ -24,12 +24,12 @@ def list_new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
 
 def is_plain(job: Job) -> bool:
     """Return whether the job was eligible from its submission on, without dependency or hold."""
-    held = bool(job.dependency) or job.priority == 0
-    return not held and job.eligible is not None and job.eligible <= job.submit + 1
+    is_held = bool(job.dependency) or job.priority == 0
+    return not is_held and job.eligible is not None and job.eligible <= job.submit + 1
 
 
-def sample_evenly(found: Sequence[Job], most: int) -> list[Job]:
+def sample_evenly(jobs: Sequence[Job], most: int) -> list[Job]:
     """Return at most `most` jobs, spread evenly over the job ids: jobs of a burst are alike."""
-    ordered = sorted(found, key=lambda job: job.job_id)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).astype(int))
-    return [ordered[place] for place in places]
+    ordered = sorted(jobs, key=lambda job: job.job_id)
+    indices = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).astype(int))
+    return [ordered[i] for i in indices]

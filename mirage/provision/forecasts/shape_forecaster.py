@@ -74,7 +74,7 @@ class ShapeForecaster:
                 forecast_calibration.judge_sources(tx, cluster_id, now)
         if observer is not None and not observer.is_compiled():
             return  # the requests stay open until the compilation is over
-        begun = self.clock()
+        began = self.clock()
         if not self.round.is_under_way:
             with store.read() as tx:
                 due = shape_forecasts.list_due_shapes(
@@ -85,7 +85,7 @@ class ShapeForecaster:
                 work = _forecast_shapes(due, tx, cluster_id, snapshot, observer)
             save = partial(_store_answers, store, cluster_id, now)
             self.round.begin(self._keep_forecasts(work, due, now, save))
-        self.round.go_on(self.budget_s - (self.clock() - begun))
+        self.round.go_on(self.budget_s - (self.clock() - began))
 
     def _keep_forecasts(
         self,
@@ -116,9 +116,9 @@ class ShapeForecaster:
         if before is None:
             return
         with store.begin() as tx:
-            told = partial(_forecast_from_stored, tx, cluster_id, queue.taken_at)
+            forecast_shape = partial(_forecast_from_stored, tx, cluster_id, queue.taken_at)
             forecast_trials.record_trials(
-                tx, cluster_id, forecast_calibration.try_forecasts(queue, before, told)
+                tx, cluster_id, forecast_calibration.try_forecasts(queue, before, forecast_shape)
             )
 
 
@@ -143,17 +143,17 @@ def _forecast_shapes(
     if observer is None:
         return iter([[(shape, NO_FILE) for shape in due]])
     try:
-        look = observer.observe_cluster(tx, cluster_id, snapshot)
+        snapshot_observer = observer.observe_cluster(tx, cluster_id, snapshot)
         open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
-        build_futures = observer.prepare_futures(tx, cluster_id, snapshot, look, open_ones)
+        build_futures = observer.prepare_futures(tx, cluster_id, snapshot, snapshot_observer, open_ones)
     except MirageError as error:
         return iter([[(shape, str(error)) for shape in due]])
-    return _forecast_from_futures(build_futures, look, observer.params, due)
+    return _forecast_from_futures(build_futures, snapshot_observer, observer.params, due)
 
 
 def _forecast_from_futures(
     build_futures: "Callable[[], Futures]",
-    look: "SnapshotObserver",
+    snapshot_observer: "SnapshotObserver",
     params: Params,
     due: Sequence[JobShape],
 ) -> Generator[_Answers | None, None, None]:
@@ -166,18 +166,18 @@ def _forecast_from_futures(
     futures = build_futures()
     yield None
     links = [_build_link(params, shape, futures.now) for shape in shapes]
-    probes = [build_probe(look, link) for link in links]
+    probes = [build_probe(snapshot_observer, link) for link in links]
     for places in group_probes(probes, params):
-        told = yield from futures.try_waits([probes[i] for i in places])
+        answers = yield from futures.try_waits([probes[i] for i in places])
         yield [(shapes[i], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
 
 
-def _read_forecast(told: "TwinForecast | Exception") -> Forecast | str:
-    if isinstance(told, Exception):
-        if not isinstance(told, MirageError):
-            _log.error("the twin failed on a job shape", exc_info=told)
-        return _describe_failure(told)
-    return told.to_forecast()
+def _read_forecast(answer: "TwinForecast | Exception") -> Forecast | str:
+    if isinstance(answer, Exception):
+        if not isinstance(answer, MirageError):
+            _log.error("the twin failed on a job shape", exc_info=answer)
+        return _describe_failure(answer)
+    return answer.to_forecast()
 
 
 def _describe_failure(error: Exception) -> str:
@@ -189,18 +189,19 @@ def _build_link(params: Params, shape: JobShape, now: int) -> "HandoverInput":
     from mirage.observation.handover_input import HandoverInput  # noqa: PLC0415 - see above
 
     shared = params.select_type is not SelectType.LINEAR
-    some = shared and shape.gpus > 0
-    gpus = -(-shape.gpus // shape.nodes) if some else 0
-    part = min(1.0, gpus / max(1, params.gpus_per_node))
+    shares_nodes = shared and shape.gpus > 0
+    gpus = -(-shape.gpus // shape.nodes) if shares_nodes else 0
+    # A job with some of a node's GPUs is taken to use the same share of the node's CPUs.
+    share = min(1.0, gpus / max(1, params.gpus_per_node))
     return HandoverInput(
         nodes=shape.nodes,
         time_limit_s=shape.time_limit_s,
         user="",
         account=shape.account,
         partition=shape.partition,
-        cpus=max(1, round(part * params.cpus_per_node)) if some else 0,
+        cpus=max(1, round(share * params.cpus_per_node)) if shares_nodes else 0,
         gpus=gpus,
-        exclusive=shared and not some,
+        exclusive=shared and not shares_nodes,
         predecessor_submit=now,
         predecessor_start=now,
         predecessor_end=now,
@@ -211,20 +212,20 @@ def _refresh_usual_shapes(
     tx: Transaction, cluster_id: int, now: int, observer: Observer | None
 ) -> None:
     """Follow the shapes that are usual now; none if there is no twin to ask."""
-    found: dict[JobShape, int] = {}
+    usual: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR
-        found = shape_forecasts.list_usual_shapes(
+        usual = shape_forecasts.list_usual_shapes(
             tx, cluster_id, now - USUAL_S, USUAL, shared=shared
         )
-    shape_forecasts.follow_shapes(tx, cluster_id, found, now - ASKED_S)
+    shape_forecasts.follow_shapes(tx, cluster_id, usual, now - ASKED_S)
 
 
 def _forecast_from_stored(
     tx: Transaction, cluster_id: int, now: int, shape: JobShape
 ) -> tuple[str, Forecast] | None:
     try:
-        found = submission_forecast.forecast_submission(tx, cluster_id, shape, now)
+        forecast = submission_forecast.forecast_submission(tx, cluster_id, shape, now)
     except NotFound:
         return None
-    return found.source, found.plain
+    return forecast.source, forecast.plain

@@ -33,8 +33,9 @@ JUDGED_S = 2 * 86400
 TWIN, QUANTILE = "twin", "quantile"
 
 
-_FAR = 2**62
-_MEANT = 0.8
+_FOREVER = 2**62
+"""An instant after all others."""
+_NOMINAL_COVERAGE = 0.8
 """The share of waits that should lie between p10 and p90."""
 
 
@@ -104,14 +105,14 @@ def forecast_submission(
     or if fewer than `least` similar jobs have started.
     """
     _check_fits(tx, cluster_id, shape, bounds)
-    known = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
-    own = next((row for row in known if row.shape == shape), None)
-    nearest = _find_nearest(known, shape, now)
+    stored = shape_forecasts.list_forecasts(tx, cluster_id, shape.partition)
+    own = next((row for row in stored if row.shape == shape), None)
+    nearest = _find_nearest(stored, shape, now)
     if nearest is None:
         source, used, at = QUANTILE, shape, now
-        plain, alike = _forecast_from_like(tx, cluster_id, shape, now, least)
+        plain, likeness = _forecast_from_like(tx, cluster_id, shape, now, least)
     else:
-        source, used, alike = TWIN, nearest.shape, None
+        source, used, likeness = TWIN, nearest.shape, None
         at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
     quality = forecast_trials.find_quality(tx, cluster_id, source, now - JUDGED_S)
     return SubmissionForecast(
@@ -121,7 +122,7 @@ def forecast_submission(
         at=at,
         forecast=forecast_calibration.shift_forecast(plain, quality),
         plain=plain,
-        likeness=alike,
+        likeness=likeness,
         quality=quality,
         refused="" if own is None else own.refused,
         waiting=own is not None and _is_waiting(own, now),
@@ -132,9 +133,9 @@ def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: Parti
     if 0 < bounds.max_time_s < shape.time_limit_s:
         most = format_time_limit(bounds.max_time_s)
         raise NeverStarts("time_limit_s", f"partition {shape.partition} has MaxTime={most}")
-    seen = queue_summary.find_summary(tx, cluster_id) if bounds.sees_nodes else None
-    known = () if seen is None else seen.nodes
-    nodes = next((row.nodes for row in known if row.partition == shape.partition), None)
+    summary = queue_summary.find_summary(tx, cluster_id) if bounds.sees_nodes else None
+    rows = () if summary is None else summary.nodes
+    nodes = next((row.nodes for row in rows if row.partition == shape.partition), None)
     if nodes is not None and shape.nodes > nodes:
         raise NeverStarts("nodes", f"partition {shape.partition} has {nodes} nodes")
 
@@ -163,30 +164,30 @@ def request_forecast(
         return
     _check_room(tx, cluster_id, now, MOST_ASKED, f"{MOST_ASKED} other jobs have been asked about")
     if by is not None:
-        said = f"you have asked about {by.most} jobs (quota.forecasts_asked)"
-        _check_room(tx, cluster_id, now, by.most, said, by.uid)
+        reason = f"you have asked about {by.most} jobs (quota.forecasts_asked)"
+        _check_room(tx, cluster_id, now, by.most, reason, by.uid)
     shape_forecasts.request_forecast(tx, cluster_id, shape, now, by=None if by is None else by.uid)
 
 
 def _check_room(
-    tx: Transaction, cluster_id: int, now: int, most: int, said: str, uid: int | None = None
+    tx: Transaction, cluster_id: int, now: int, most: int, reason: str, uid: int | None = None
 ) -> None:
-    found = shape_forecasts.count_requests(tx, cluster_id, now - ASKED_S, by=uid)
-    if found.shapes >= most:
+    requests = shape_forecasts.count_requests(tx, cluster_id, now - ASKED_S, by=uid)
+    if requests.shapes >= most:
         raise TooMany(
-            f"{said} in the last {ASKED_S // 60} minutes: "
+            f"{reason} in the last {ASKED_S // 60} minutes: "
             "ask again later, or read the forecast of a similar job",
-            (found.first or now) + ASKED_S + 1 - now,
+            (requests.first or now) + ASKED_S + 1 - now,
         )
 
 
 def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
-    seen = queue_summary.find_summary(tx, cluster_id)
-    if seen is not None:
-        named = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
-        if partition in named:
+    summary = queue_summary.find_summary(tx, cluster_id)
+    if summary is not None:
+        partitions = {row.partition for row in summary.queue}
+        if partition in partitions | {row.partition for row in summary.nodes}:
             return True
-    return len(job_history.read_waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
+    return len(job_history.read_waits(tx, cluster_id, partition, before=_FOREVER, last=1)) > 0
 
 
 def _is_waiting(row: ShapeForecast, now: int) -> bool:
@@ -194,11 +195,11 @@ def _is_waiting(row: ShapeForecast, now: int) -> bool:
 
 
 def _find_nearest(
-    known: Iterable[ShapeForecast], shape: JobShape, now: int
+    stored: Iterable[ShapeForecast], shape: JobShape, now: int
 ) -> ShapeForecast | None:
     fresh = [
         row
-        for row in known
+        for row in stored
         if row.forecast is not None
         and row.at is not None
         and row.at >= now - FRESH_S
@@ -210,11 +211,11 @@ def _find_nearest(
     return min(fresh, key=lambda row: _compute_distance(row.shape, shape), default=None)
 
 
-def _compute_distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
+def _compute_distance(stored: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
     return (
-        found.gpus != wanted.gpus,
-        found.measure_distance(wanted),
-        found.account != wanted.account,
+        stored.gpus != wanted.gpus,
+        stored.measure_distance(wanted),
+        stored.account != wanted.account,
     )
 
 
@@ -227,25 +228,25 @@ def _forecast_from_like(
     ones.
     """
     waits = job_history.read_waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
-    made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
-    if made is None:
+    forecast = forecast_wait(waits, shape.nodes, shape.time_limit_s)
+    if forecast is None:
         raise NotFound(f"no started jobs of partition {shape.partition} are known")
-    if made.samples < least:
+    if forecast.samples < least:
         raise NotFound(
             "fewer similar jobs have started than a forecast needs that does not tell about "
             "single jobs of others"
         )
-    return made, classify_likeness(waits, shape.nodes, shape.time_limit_s)
+    return forecast, classify_likeness(waits, shape.nodes, shape.time_limit_s)
 
 
-def describe_forecast(found: SubmissionForecast, now: int) -> tuple[str, ...]:
+def describe_forecast(forecast: SubmissionForecast, now: int) -> tuple[str, ...]:
     """Return sentences: how the forecast was made, for which job, and how good it is."""
-    return tuple(
-        filter(
-            None,
-            (_describe_source(found, now), _describe_substitute(found), _describe_certainty(found)),
-        )
+    sentences = (
+        _describe_source(forecast, now),
+        _describe_substitute(forecast),
+        _describe_certainty(forecast),
     )
+    return tuple(filter(None, sentences))
 
 
 _LIKE = {
@@ -255,44 +256,48 @@ _LIKE = {
 }
 
 
-def _describe_source(found: SubmissionForecast, now: int) -> str:
-    if found.likeness is not None:
-        return f"From the waits of the last {found.plain.samples} {_LIKE[found.likeness]}."
-    ago = max(0, now - found.at) // MINUTE_S
+def _describe_source(forecast: SubmissionForecast, now: int) -> str:
+    if forecast.likeness is not None:
+        return f"From the waits of the last {forecast.plain.samples} {_LIKE[forecast.likeness]}."
+    ago = max(0, now - forecast.at) // MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
-    return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
+    return f"From {forecast.plain.samples} simulated futures of the queue {as_of} (the twin)."
 
 
-def _describe_substitute(found: SubmissionForecast) -> str:
-    if found.source == QUANTILE:
-        if found.waiting:
+def _describe_substitute(forecast: SubmissionForecast) -> str:
+    if forecast.source == QUANTILE:
+        if forecast.waiting:
             return "The twin has been asked for exactly this job, and answers within some minutes."
-        return f"The twin has no forecast for this job: {found.refused}." if found.refused else ""
-    if found.exact:
+        return (
+            f"The twin has no forecast for this job: {forecast.refused}."
+            if forecast.refused
+            else ""
+        )
+    if forecast.exact:
         return ""
-    used, gpus = found.used, ""
-    if used.gpus != found.shape.gpus:
+    used, gpus = forecast.used, ""
+    if used.gpus != forecast.shape.gpus:
         gpus = " and whole nodes"
     nearest = f"{used.nodes} nodes, {_format_limit(used.time_limit_s)}{gpus}"
-    asked = " The twin has been asked about exactly your job as well." if found.waiting else ""
-    return f"The forecast is for the most similar job that the twin knows: {nearest}.{asked}"
+    request = " The twin has been asked about exactly your job as well." if forecast.waiting else ""
+    return f"The forecast is for the most similar job that the twin knows: {nearest}.{request}"
 
 
 def _format_limit(time_limit_s: int) -> str:
     return f"a time limit of {format_time_limit(time_limit_s)}"
 
 
-def _describe_certainty(found: SubmissionForecast) -> str:
-    quality = found.quality
+def _describe_certainty(forecast: SubmissionForecast) -> str:
+    quality = forecast.quality
     if quality is None:
         return (
             "The accuracy of such forecasts on this cluster is not known yet: too few jobs have "
             "started since."
         )
-    tried = (
+    accuracy = (
         f"Of {quality.jobs} jobs of the last weeks with such a forecast, {quality.within:.0%} "
-        f"started between p10 and p90 ({_MEANT:.0%} would be right)"
+        f"started between p10 and p90 ({_NOMINAL_COVERAGE:.0%} would be right)"
     )
     if quality.shift is None:
-        return f"{tried}; they are too few to correct this forecast."
-    return f"{tried}. p10, p50 and p90 are corrected by the errors of those forecasts."
+        return f"{accuracy}; they are too few to correct this forecast."
+    return f"{accuracy}. p10, p50 and p90 are corrected by the errors of those forecasts."

@@ -7,7 +7,7 @@ from mirage.simulator.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT
 
 @kernel
 def push_event(state: Ints, at: int, rank: int, what: int) -> None:
-    """Add an event; there is room for it (allocation.py)."""
+    """Add an event. The caller must have made sure that there is room (engine.py)."""
     times, ranks, whats = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),
@@ -16,17 +16,17 @@ def push_event(state: Ints, at: int, rank: int, what: int) -> None:
     i = state[EVENTS]
     state[EVENTS] = i + 1
     while i > 0:
-        up = (i - 1) >> 1
-        if times[up] < at or (times[up] == at and ranks[up] <= rank):
+        parent = (i - 1) >> 1
+        if times[parent] < at or (times[parent] == at and ranks[parent] <= rank):
             break
-        times[i], ranks[i], whats[i] = times[up], ranks[up], whats[up]
-        i = up
+        times[i], ranks[i], whats[i] = times[parent], ranks[parent], whats[parent]
+        i = parent
     times[i], ranks[i], whats[i] = at, rank, what
 
 
 @kernel
 def pop_event(state: Ints) -> None:
-    """Take the first event away; it is read from place 0 before."""
+    """Remove the first event. The caller reads it before, at place 0 of the three sections."""
     times, ranks, whats = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),
@@ -37,17 +37,17 @@ def pop_event(state: Ints) -> None:
     at, rank, what = times[n], ranks[n], whats[n]
     i = 0
     while True:
-        down = 2 * i + 1
-        if down >= n:
+        child = 2 * i + 1
+        if child >= n:
             break
-        right = down + 1
+        right = child + 1
         if right < n and (
-            times[right] < times[down]
-            or (times[right] == times[down] and ranks[right] < ranks[down])
+            times[right] < times[child]
+            or (times[right] == times[child] and ranks[right] < ranks[child])
         ):
-            down = right
-        if at < times[down] or (at == times[down] and rank <= ranks[down]):
+            child = right
+        if at < times[child] or (at == times[child] and rank <= ranks[child]):
             break
-        times[i], ranks[i], whats[i] = times[down], ranks[down], whats[down]
-        i = down
+        times[i], ranks[i], whats[i] = times[child], ranks[child], whats[child]
+        i = child
     times[i], ranks[i], whats[i] = at, rank, what

@@ -1,8 +1,9 @@
 """Compiles the simulator's functions once, caches them on disk, and releases the interpreter's
 lock.
 
-numba's cache checks only the file of the function itself, so it would keep using a changed callee.
-The folder of the cache is therefore named after the contents of all files with kernels.
+numba's own cache checks only the file of the function itself, so a kernel would go on using an old
+callee from another file. Therefore the cache's folder is named after the contents of all files that
+may hold kernels: any change compiles everything again.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _borrow: Any = impl_ret_borrowed
 _unliteral: Callable[[Any], Any] = types.unliteral
 
 _ROOMS: Final = ("mirage.simulator", "mirage.observation", "mirage.twin")
-"""The rooms that hold kernels; a kernel is compiled with those it calls from another."""
+"""The rooms that hold kernels. A kernel may call kernels of another room."""
 
 
 def _hash_sources() -> str:
@@ -39,7 +40,7 @@ def _hash_sources() -> str:
 
 
 def _list_sources(folder: Traversable) -> Iterator[Traversable]:
-    """The Python files of a room and of its packages, in a fixed order."""
+    """Yield the Python files of a room and of its packages, in a fixed order."""
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".py"):
             yield entry
@@ -53,34 +54,34 @@ CACHE: Final = "/".join(
         f"kernels-{_hash_sources()}",
     ]
 )
-"""Where compiled kernels are kept, also under a NUMBA_CACHE_DIR of the user's: numba's own choice
-there would go stale too."""
+"""The folder of compiled kernels. It is used under a user's NUMBA_CACHE_DIR too, since numba's own
+cache would be stale there as well."""
 
 
 def expand_inline(function: F) -> F:
-    """Compile for kernels alone, which get the function set into them before they are compiled.
+    """Compile a function that is inlined into the kernels that call it, before they are compiled.
 
-    It is for functions that return an array, which a kernel may not. It is also for large functions
-    with one caller, since the whole tree below a kernel is optimised again for each kernel above
-    it.
+    Use it for functions that return an array, which a kernel may not do. Use it also for large
+    functions with one caller: the compiler optimises all callees of a kernel again for each kernel
+    that calls it.
     """
     compiled: Any = numba.njit(inline="always", error_model="numpy")(function)
     return cast(F, compiled)
 
 
 def kernel(function: F) -> F:
-    """Compile for integer arrays; plain Python under NUMBA_DISABLE_JIT=1.
+    """Compile a function of integer arrays. Under NUMBA_DISABLE_JIT=1 it stays plain Python.
 
-    No allocation, no exceptions: division by zero must not happen.
+    The function must not allocate memory nor raise exceptions, so it must not divide by zero.
     """
     return _compile_cached(function, _nrt=False)
 
 
 def inline_kernel(function: F) -> F:
-    """Compile like `kernel`, and set the function into its callers.
+    """Compile like `kernel`, and inline the function into its callers.
 
-    A call hands over seven words an array; code that runs for every job of a pass must not pay
-    that.
+    Use it for code that runs for every job of a pass: a call passes seven words for each array,
+    which would cost more than the code itself.
     """
     return _compile_cached(function, _nrt=False, forceinline=True)
 
@@ -101,7 +102,7 @@ ones: Final = cast(
     "Callable[[int], int]",
     _count_ones_in_python if _config.DISABLE_JIT else _count_ones_in_hardware,
 )
-"""For kernels: number of bits set in a non-negative word, which is one instruction."""
+"""For kernels: returns the number of bits set in a non-negative word, by one instruction."""
 
 
 def _cut_in_python(values: Ints, first: int, end: int) -> Ints:
@@ -115,9 +116,9 @@ def _cut_unchecked(_typing: Any, values: Any, _first: Any, _end: Any) -> Any:
 
     def generate_code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         build = _arrays.make_array(signature.return_type)
-        source, found = build(context, builder, arguments[0]), build(context, builder)
+        source, target = build(context, builder, arguments[0]), build(context, builder)
         _arrays.populate_array(
-            found,
+            target,
             data=builder.gep(source.data, [arguments[1]]),
             shape=_build.pack_array(builder, [builder.sub(arguments[2], arguments[1])]),
             strides=source.strides,
@@ -125,7 +126,7 @@ def _cut_unchecked(_typing: Any, values: Any, _first: Any, _end: Any) -> Any:
             meminfo=source.meminfo,
             parent=source.parent,
         )
-        value = found._getvalue()  # noqa: SLF001 numba's name for the array that was built
+        value = target._getvalue()  # noqa: SLF001 numba's name for the array that was built
         return _borrow(context, builder, signature.return_type, value)
 
     return values(values, types.int64, types.int64), generate_code
@@ -134,40 +135,41 @@ def _cut_unchecked(_typing: Any, values: Any, _first: Any, _end: Any) -> Any:
 cut: Final = cast(
     "Callable[[Ints, int, int], Ints]", _cut_in_python if _config.DISABLE_JIT else _cut_unchecked
 )
-"""For kernels: values[first:end] of a flat array that has these places. A slice looks first for
-negative numbers and for ends beyond the array, and kernels cut at every turn."""
+"""For kernels: returns values[first:end] of a flat array, without any check. The places must exist.
+A Python slice first checks for negative numbers and for ends beyond the array, and kernels cut so
+often that the checks would cost too much."""
 
 
 def allocating_kernel(function: F) -> F:
-    """Compile like `kernel`, for functions that make arrays and return them."""
+    """Compile like `kernel`, for functions that allocate arrays and return them."""
     return _compile_cached(function)
 
 
-def _compile_cached(function: F, **more: Any) -> F:
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **more}
-    before = _config.CACHE_DIR
+def _compile_cached(function: F, **numba_options: Any) -> F:
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **numba_options}
+    old_folder = _config.CACHE_DIR
     _config.CACHE_DIR = CACHE
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except (RuntimeError, OSError):
-        # Nowhere to keep it (a read-only installation): compiled anew by each process.
+        # The cache cannot be written (a read-only installation): each process compiles again.
         compiled = numba.njit(**options)(function)
     finally:
-        _config.CACHE_DIR = before
+        _config.CACHE_DIR = old_folder
     if not _config.DISABLE_JIT:
         compiled.get_call_template = _strip_literal_types(compiled.get_call_template)
     return cast(F, compiled)
 
 
-def _strip_literal_types(typed: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a dispatcher's `get_call_template` that gives constants no types of their own.
+def _strip_literal_types(get_template: Callable[..., Any]) -> Callable[..., Any]:
+    """Build a dispatcher's `get_call_template` that treats constants as plain integers.
 
-    Otherwise `finish(state, 3)` and `finish(state, 4)` were compiled apart, with all that they
-    call.
+    Otherwise numba would compile `finish(state, 3)` and `finish(state, 4)` separately, with all
+    their callees.
     """
 
     def get_plain_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        unnamed = tuple(_unliteral(kind) for kind in args)
-        return typed(unnamed, {name: _unliteral(kind) for name, kind in kws.items()})
+        plain_args = tuple(_unliteral(kind) for kind in args)
+        return get_template(plain_args, {name: _unliteral(kind) for name, kind in kws.items()})
 
     return get_plain_template

@@ -2,9 +2,11 @@
 
 numba passes an array in a few registers, but copies each header of a structure of arrays at each
 call. A simulator's whole state is therefore one int64 array, the *state*: a header of scalars, then
-sections, whose places stand in the header. A fork is one copy. The machine and its settings never
+sections, whose places are in the header. So a fork is one copy. The machine and its settings never
 change; they are another array of the same form, the *site*. The trace is a table with one row for
-each job, the *feed*.
+each job, the *feed*. What a pass needs only while it runs is the *scratch* (`work` in kernels).
+
+Never change a place in one array without its users: kernels read by place and check nothing.
 """
 
 from typing import Final
@@ -23,7 +25,7 @@ CURSOR: Final = 1
 """The next row of the feed."""
 MAIN_DUE: Final = 2
 FULL_AT: Final = 3
-"""When a main pass without a bound on attempts is due."""
+"""When the next main pass without a bound on attempts is due."""
 BACKFILL_AT: Final = 4
 LAST_BACKFILL: Final = 5
 QUEUED: Final = 6
@@ -31,19 +33,19 @@ RUNNING: Final = 7
 EVENTS: Final = 8
 """Length of the event heap."""
 SLOT_FREE: Final = 9
-"""First of the free slots; each names the next."""
+"""The first free slot. Each free slot has the next one in NEXT_FREE."""
 LIVE_JOBS: Final = 10
 EDGES: Final = 11
 SATURATES_AT: Final = 12
-"""The first age to reach PriorityMaxAge does so then."""
+"""The instant at which the next queued job's age reaches PriorityMaxAge."""
 IDLE: Final = 13
 """Nodes that are up and have no job."""
 PINNED: Final = 14
-"""Pending jobs with a node list."""
-SHORT: Final = 15
-"""What there was no room for (the ROOM_ constants); 0: enough."""
+"""The number of pending jobs with a node list."""
+MISSING_ROOM: Final = 15
+"""The section that was too small, as a ROOM_ constant; 0: all were large enough."""
 VERSION: Final = 16
-"""Grows with everything that can change a plan."""
+"""A number that grows with every change that can change a plan."""
 TICK_AT: Final = 17
 LAST_TICK: Final = 18
 LOGGED: Final = 19
@@ -60,20 +62,21 @@ ORIGIN: Final = 27
 ASSOCIATIONS: Final = 28
 REFUSED: Final = 29
 SATURATED: Final = 30
-"""How many of the queue have an age at its maximum."""
+"""The number of queued jobs whose age is at its maximum: the old ones (priority_queue.py)."""
 IN_PASS: Final = 31
-"""Whether a pass is under way, whose order is made."""
+"""1 while a pass runs. The pass has its order already, so no job may enter the queue."""
 OLD_FIRST: Final = 32
-"""The place in the queue's columns of the first whose age is at its maximum; the others follow."""
+"""The place in the queue's columns of the first old job; the other old ones follow."""
 YOUNG_FIRST: Final = 33
-"""The place of the first of the rest; whoever leaves near the head of either need not move all."""
+"""The place of the first young job. Because both parts have a first place, a job that leaves near
+the head of a part need not move all jobs behind it."""
 LEAST_VALUE: Final = 34
-"""No job of the queue has had less priority than this without its age, the tier included."""
+"""A lower bound of the priority without age, tier included, of all jobs that were ever queued."""
 QUEUED_ARRAYS: Final = 35
-"""How many of the queue are tasks of an array that has a limit."""
+"""The number of queued jobs that are tasks of an array with a limit."""
 SCALARS: Final = 40
 
-# Sections of the state: the header holds where each begins, and the next one's begin is its end
+# Sections of the state. The header holds where each begins; a section ends where the next begins.
 
 LIVE: Final = 40
 QUEUE_KEY: Final = 41
@@ -83,11 +86,11 @@ QUEUE_NODES: Final = 44
 QUEUE_LIMIT: Final = 45
 QUEUE_SHAPE: Final = 46
 QUEUE_MARK: Final = 47
-"""What of a queued job asks for more than a look at the columns: the MARK_ bits."""
+"""MARK_ bits: why a pass must read the job's full record. 0: the queue's columns are enough."""
 QUEUE_SINCE: Final = 48
 """The instant from which its age counts."""
 RUN_END: Final = 49
-"""By the limit."""
+"""The ends of running jobs by their time limits, ascending."""
 RUN_SLOT: Final = 50
 HEAP_AT: Final = 51
 HEAP_RANK: Final = 52
@@ -121,7 +124,7 @@ LOG: Final = 77
 END_OF_STATE: Final = 78
 HEADER: Final = 80
 
-# One job in LIVE; what the passes ask of every job of the queue stands together
+# The fields of one job's record in LIVE. Those that passes read of every queued job are adjacent.
 
 ID: Final = 0
 ROW: Final = 1
@@ -131,19 +134,21 @@ ELIGIBLE: Final = 4
 NODES: Final = 5
 LIMIT: Final = 6
 KIND: Final = 7
-"""Jobs of one kind ask the same of each node."""
+"""The number of the job's kind: jobs of one kind ask for the same resources of each node."""
 FORM: Final = 8
-"""Jobs of one form differ from each other in how many nodes they ask for; NONE: not known."""
+"""The number of the job's form: jobs of one form differ only in their number of nodes; NONE: not
+known."""
 PARTITION: Final = 9
 QOS: Final = 10
 CPUS: Final = 11
-"""What it asks of each node; nothing where it takes whole nodes and all are equal."""
+"""What the job asks of each node, here and in the next two fields; 0 for a job that takes whole
+nodes of equal size."""
 MEMORY: Final = 12
 GPUS: Final = 13
 WHOLE: Final = 14
 USE_ROW: Final = 15
 PIN: Final = 16
-"""First cell of its node list."""
+"""The first cell of the job's node list (--nodelist, or a pin); NONE: any nodes."""
 ARRAY_LIMIT: Final = 17
 ARRAY: Final = 18
 USER: Final = 19
@@ -153,47 +158,48 @@ STATIC: Final = 22
 BEGIN: Final = 23
 CANCEL: Final = 24
 HELD: Final = 25
-"""0: by nobody; USER_HOLDS or ADMIN_HOLDS."""
+"""0: not held; otherwise USER_HOLDS or ADMIN_HOLDS."""
 FAILS: Final = 26
 REQUEUES: Final = 27
 UNMET: Final = 28
 ALLOCATED: Final = 29
-"""First cell of the nodes it has."""
+"""The first cell of the nodes that the job has; NONE: it has none."""
 START: Final = 30
 SHAPE: Final = 31
-"""Jobs with equal shapes are planned alike."""
+"""The number of the job's shape: a pass plans jobs of one shape by the same search."""
 KEY: Final = 32
 CHARGE: Final = 33
 EXTRA: Final = 34
-"""Where its dependencies and node list stand in the feed's extras; NONE."""
+"""The place of the job's dependencies and node list in the feed's extras; NONE: it has neither."""
 REFUSAL: Final = 35
-"""Why it is refused on arrival (workload.REFUSALS); 0: it is not."""
+"""Why the job is refused on arrival, a place in workload.REFUSALS; 0: it is not refused."""
 NEXT_FREE: Final = 36
-AFTER: Final = 37
-"""Not eligible before this instant (a requeued job)."""
-SHOWN: Final = 38
-"""The priority that it came with; NONE: it came with none."""
+NOT_BEFORE: Final = 37
+"""The job is not eligible before this instant. Set for a requeued job."""
+SHOWN_PRIORITY: Final = 38
+"""The priority that Slurm showed for a job of a real queue; NONE: not given."""
 ANY_OF: Final = 39
-"""1: one dependency that is met is enough."""
+"""1: one met dependency is enough; 0: all must be met."""
 RECORD: Final = 40
 
-# One job in the feed: which of the site's images it has, then what the image does not hold
+# The columns of one job in the feed: the number of its image among the site's IMAGES, then the
+# fields that an image does not have.
 
 FEED_IMAGE: Final = 0
 FEED_SUBMIT: Final = 2
 FEED_EXTRA: Final = 7
-OWN: Final = (ID, SUBMIT, RUN, BEGIN, CANCEL, ARRAY, EXTRA)
-"""The fields in the feed from its second column on; jobs that differ in these alone share an
-image, a tenth of whose length they are kept in."""
+OWN_FIELDS: Final = (ID, SUBMIT, RUN, BEGIN, CANCEL, ARRAY, EXTRA)
+"""The fields in the feed from its second column on. Jobs that differ only in these share an image,
+so a job takes a tenth of an image's length."""
 
-GONE: Final = 0
-WAITING: Final = 1
-ELIGIBLE_NOW: Final = 2
-RUNS: Final = 3
-COMING: Final = 4
-"""Injected for a later instant."""
+PHASE_FREE: Final = 0
+PHASE_WAITING: Final = 1
+PHASE_ELIGIBLE: Final = 2
+PHASE_RUNNING: Final = 3
+PHASE_COMING: Final = 4
+"""The job was injected for a later instant, and is not submitted yet."""
 
-# Columns of one row of USE: a user in a QOS
+# The columns of one row of USE, which counts one user's jobs in one QOS
 USE_JOBS: Final = 0
 USE_SUBMITTED: Final = 1
 USE_CPUS: Final = 2
@@ -210,7 +216,7 @@ UP: Final = 0
 DRAINED: Final = 1
 DOWN: Final = 2
 
-# Order of what happens at one instant
+# The kinds of events of the heap, in the order in which they happen at one instant
 AT_NODE: Final = 0
 AT_END: Final = 1
 AT_CANCEL: Final = 2
@@ -238,8 +244,8 @@ EVENT_ENDED: Final = 2
 EVENT_REQUEUED: Final = 3
 EVENT_REFUSED: Final = 4
 LOG_HEAD: Final = 9
-"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, how many nodes;
-the nodes follow."""
+"""The length of the head of one log entry: at, event, id, end state, submit, eligible, start, row,
+number of nodes. The nodes follow."""
 
 END_COMPLETED: Final = 1
 END_FAILED: Final = 2
@@ -277,13 +283,13 @@ SITE_OVER_TIME: Final = 21
 SITE_UNEQUAL: Final = 22
 """Whether nodes differ in size."""
 SITE_RELEASE: Final = 23
-"""Whose backfill it is: a Release."""
+"""The release whose backfill is simulated: a SlurmRelease."""
 PARTITION_BITS: Final = 32
-"""One bitmap a partition."""
+"""One bitmap of nodes for each partition."""
 QOS_LIMITS: Final = 33
-"""One row of USE's columns a QOS: the most of each; FAR: no limit."""
+"""One row for each QOS: the limit for each column of USE; FAR: no limit."""
 RESERVATION_SPAN: Final = 34
-"""Start and end of each."""
+"""Start and end of each reservation."""
 RESERVATION_BITS: Final = 35
 CAPACITY_CPUS: Final = 36
 CAPACITY_MEMORY: Final = 37
@@ -293,34 +299,36 @@ PARTITION_TIER: Final = 39
 PARTITION_LEAST: Final = 40
 """CPUs, MiB and GPUs that each of a partition's nodes has at least."""
 IMAGES: Final = 41
-"""Records, without what is a job's own."""
+"""Records of jobs without their OWN_FIELDS."""
 END_OF_SITE: Final = 42
 SITE_HEADER: Final = 48
 
-# The scratch of a pass: a header, then sections. It holds nothing between passes but the stamp.
+# The scratch of a pass: a header, then sections. Between passes only the stamps keep their values.
+# A stamp marks entries as valid: an entry with an older stamp is void, so nothing must be cleared.
 
 STAMP: Final = 0
-"""What was noted of shapes under another stamp is void."""
+"""The stamp of the present pass for notes about shapes and forms."""
 TABLES: Final = 1
-"""How many kinds of jobs have a table at a time (bitmap_backfill.py)."""
+"""The most kinds of jobs that have a table at a time (fit_tables.py)."""
 NEXT_TABLE: Final = 2
 TABLE_STAMP: Final = 3
 GROUPS: Final = 4
 MAPS: Final = 5
 PASS: Final = 6
-"""Of the pass under way, for the counts of tests."""
+"""The stamp of the present pass for counts by user and by array."""
 WALK_OLD: Final = 7
-"""Of a walk down the queue: the next place among those with an age at its maximum."""
+"""The walk's next place among the old jobs."""
 WALK_YOUNG: Final = 8
-"""The same among the others."""
+"""The walk's next place among the young jobs."""
 LAST_OLD: Final = 9
-"""The last places at which the walk can still find somebody to start."""
+"""The last place among the old jobs at which the walk can still find a job to start."""
 LAST_YOUNG: Final = 10
+"""The same among the young jobs."""
 PIECES_STAMP: Final = 11
-"""The stamp of tables under which the pieces were listed."""
+"""The TABLE_STAMP under which the pieces were listed."""
 CHOSEN: Final = 16
 USABLE: Final = 17
-FOUND: Final = 18
+FITTING: Final = 18
 WANTED: Final = 19
 SPARE: Final = 20
 MEMO_STAMP: Final = 21
@@ -341,79 +349,84 @@ KIND_STAMP: Final = 35
 KIND_TABLE: Final = 36
 TABLE: Final = 37
 MAP_AT: Final = 38
-"""Where each map begins, which is the end of the one before; the end of the last is behind it."""
+"""Where each map begins. A map ends where the next begins; one more entry has the last end."""
 MAP_GAINS: Final = 39
-"""Whether the map behind has a node that this one lacks."""
+"""Whether the next map has a node that this one lacks."""
 MAP_BITS: Final = 40
-"""One row a word of the bitmaps, with that word of each map."""
+"""One row for each word of a bitmap, with that word of every map."""
 READY: Final = 41
-"""The nodes of each partition that are up."""
+"""One bitmap for each partition: its nodes that are up."""
 KIND_WHOLE: Final = 42
-"""The stamp under which a kind's table was filled beyond its first row."""
+"""The TABLE_STAMP under which a kind's table was filled beyond its first row."""
 GROUP_PIECE: Final = 43
-"""Where the pieces of each group's job begin: its nodes, by words of a bitmap."""
+"""Where the pieces of each group's job begin. A piece is its nodes in one word of a bitmap."""
 PIECE_WORD: Final = 44
 PIECE_BITS: Final = 45
 PLANNED_STAMP: Final = 46
 PLANNED: Final = 47
-"""Of each array the tasks planned in the pass of the stamp beside it."""
+"""The tasks of each array that were planned in the pass of its PLANNED_STAMP."""
 HOPELESS_STAMP: Final = 48
 HOPELESS: Final = 49
-"""No job of the form with so many nodes, or more, can have a plan in this pass."""
+"""By form: jobs with this many nodes or more cannot be planned in the pass of HOPELESS_STAMP."""
 SCRATCH_HEADER: Final = 52
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55
-"""The tier's place in a key, above every priority."""
+"""The lowest bit of the partition's tier in a key. Every priority is below it."""
 
 USER_HOLDS: Final = 1
 ADMIN_HOLDS: Final = 2
 
 REQUEUE_WAIT_S: Final = 120
-"""A requeued job's begin time (real-slurm.md 7E: held back about 121 s)."""
+"""Seconds until a requeued job is eligible again. A real slurmctld took about 121 s."""
 
 
 def get_section(flat: Ints, which: int) -> Ints:
-    """One section of the state, the site or the scratch: a view, not a copy."""
+    """Return one section of the state, the site or the scratch: a view, not a copy."""
     part: Ints = flat[flat[which] : flat[which + 1]]
     return part
 
 
 @expand_inline
 def section(flat: Ints, which: int) -> Ints:
-    """The same within kernels."""
+    """Return one section like `get_section`, within kernels."""
     return cut(flat, flat[which], flat[which + 1])
 
 
 column: Final = section
-"""One column of the queue within kernels, one entry a place (queue.py)."""
+"""Returns one column of the queue within kernels, with an entry for each place
+(priority_queue.py)."""
 
 
 @inline_kernel
 def copy_into(source: Ints, target: Ints) -> None:
-    """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
+    """Copy `source` to the beginning of `target`. A slice assignment would allocate memory, which
+    a kernel may not."""
     for i in range(source.size):
         target[i] = source[i]
 
 
 @inline_kernel
 def shift_back(values: Ints) -> None:
-    """Move all by one towards the end, the last is lost. Of a slice that counts from 0 the compiler
-    moves many at a time."""
+    """Move all values by one place towards the end; the last one is lost.
+
+    The loop counts from the slice's own 0, so that the compiler can move many values at a time.
+    """
     for i in range(values.size - 1, 0, -1):
         values[i] = values[i - 1]
 
 
 @inline_kernel
 def shift_ahead(values: Ints) -> None:
-    """The same towards the beginning."""
+    """Move all values by one place towards the beginning; the first one is lost."""
     for i in range(values.size - 1):
         values[i] = values[i + 1]
 
 
 @inline_kernel
 def get_queue_place(state: Ints, k: int) -> int:
-    """The place of the k-th of all that are queued, the old before the young."""
+    """Return the place of the k-th queued job, counting the old jobs before the young. This is not
+    the order of priority."""
     if k < state[SATURATED]:
         return state[OLD_FIRST] + k
     return state[YOUNG_FIRST] + k - state[SATURATED]

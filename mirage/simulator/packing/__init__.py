@@ -1,1 +1,1 @@
-"""Packs parameters, names and jobs into arrays, and gives these arrays enough room."""
+"""Packs parameters, names and jobs into arrays, and allocates these arrays."""

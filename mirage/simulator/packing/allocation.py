@@ -14,12 +14,12 @@ from mirage.simulator.types import Outage, Params
 
 OUTAGES = {Outage.RESUME: layout.UP, Outage.DRAIN: layout.DRAINED, Outage.DOWN: layout.DOWN}
 _TABLES_MOST = 1 << 21
-"""Integers that the tables of planning by name may take: 16 MiB."""
+"""The most integers that the tables of planning by name may have: 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArraySizes:
-    """The sizes of a state's arrays: how much the state holds."""
+    """How many entries each kind of array of a state has room for."""
 
     slots: int = 64
     """Pending and running jobs."""
@@ -35,7 +35,7 @@ class ArraySizes:
     arrays: int = 4
 
     def with_room_for_names(self, names: NameTable) -> "ArraySizes":
-        """Return sizes with room for all that have a name."""
+        """Return sizes with room for all users, associations, accounts and arrays in `names`."""
         return replace(
             self,
             users=_compute_size(self.users, len(names.use_rows)),
@@ -44,25 +44,25 @@ class ArraySizes:
             arrays=_compute_size(self.arrays, len(names.arrays)),
         )
 
-    def with_doubled_room(self, short: int) -> "ArraySizes":
-        """Return sizes with twice the room of what was short (a ROOM_ constant)."""
+    def with_doubled_room(self, missing: int) -> "ArraySizes":
+        """Return sizes with twice the room for one kind of entry. `missing`: a ROOM_ constant."""
         field = {
             layout.ROOM_SLOTS: "slots",
             layout.ROOM_EVENTS: "events",
             layout.ROOM_EDGES: "edges",
             layout.ROOM_CELLS: "cells",
             layout.ROOM_LOG: "log",
-        }[short]
+        }[missing]
         return replace(self, **{field: max(64, 2 * getattr(self, field))})
 
 
-def _compute_size(have: int, need: int) -> int:
-    return have if have >= need else need + need // 4 + 1
+def _compute_size(size: int, needed: int) -> int:
+    return size if size >= needed else needed + needed // 4 + 1
 
 
 def _compute_lengths(room: ArraySizes, nodes: int, words: int) -> dict[int, int]:
     slots = room.slots
-    # Half as much again: the queue's parts wander through its columns (queue.py).
+    # Half as much again, since the queue's two parts move within its columns (priority_queue.py).
     queue = slots + slots // 2
     return {
         layout.LIVE: slots * RECORD,
@@ -114,7 +114,8 @@ def _build_blank_state(room: ArraySizes, nodes: int, words: int) -> Ints:
 
 
 def build_state(params: Params, site: Ints, names: NameTable, room: ArraySizes, now: int) -> Ints:
-    """An empty cluster at `now`, with the node events and reservations to come."""
+    """Build the state of an empty cluster at `now`, with the node events and reservations that are
+    still to come."""
     words = int(site[layout.SITE_WORDS])
     room = replace(
         room.with_room_for_names(names), events=max(room.events, 4 * _count_known_events(params))
@@ -152,22 +153,25 @@ def _count_known_events(params: Params) -> int:
 
 
 def _push_known_events(state: Ints, params: Params, now: int) -> None:
-    """Node events and edges of reservations; those of before `now` count at `now`.
+    """Push the node events, and the starts and ends of reservations. Earlier node events count at
+    `now`.
 
-    Of several for one node at one instant the last one counts.
+    If several events change one node at one instant, the last one counts.
     """
-    last_of = {(max(e.at, now), e.node): e for e in sorted(params.node_events, key=lambda e: e.at)}
-    for (at, node), event in last_of.items():
+    last_events = {
+        (max(e.at, now), e.node): e for e in sorted(params.node_events, key=lambda e: e.at)
+    }
+    for (at, node), event in last_events.items():
         push_event(state, at, (layout.AT_NODE << layout.RANK_SHIFT) | node, OUTAGES[event.outage])
-    last = (layout.AT_NODE << layout.RANK_SHIFT) | params.nodes
+    last_rank = (layout.AT_NODE << layout.RANK_SHIFT) | params.nodes
     for reservation in params.reservations:
         for at in (reservation.start, reservation.end):
             if at >= now:
-                push_event(state, at, last, NONE)
+                push_event(state, at, last_rank, NONE)
 
 
 def _link_free_slots(state: Ints, first: int) -> None:
-    """Chain the slots from `first` on before the free ones."""
+    """Add the slots from `first` on to the list of free slots, at its head."""
     live = get_section(state, layout.LIVE).reshape(-1, RECORD)
     _link_free_entries(live[:, layout.NEXT_FREE], first, state, layout.SLOT_FREE)
     live[first:, layout.ID] = NONE
@@ -180,9 +184,9 @@ def _link_free_cells(state: Ints, first: int) -> None:
 
 
 def _link_free_entries(nexts: Ints, first: int, state: Ints, head: int) -> None:
-    before = state[head] if first else NONE
+    old_head = state[head] if first else NONE
     nexts[first:] = np.arange(first + 1, len(nexts) + 1)
-    nexts[-1] = before
+    nexts[-1] = old_head
     state[head] = first
 
 
@@ -191,8 +195,8 @@ def register_names(state: Ints, params: Params, names: NameTable) -> None:
     accounts = get_section(state, layout.FAIR_ACCOUNT)
     values, order = get_section(state, layout.FAIR_VALUE), get_section(state, layout.FAIR_ORDER)
     ranks = get_section(state, layout.FAIR_RANK)
-    known = int(state[layout.ASSOCIATIONS])
-    for (account, _), a in list(names.associations.items())[known:]:
+    known_count = int(state[layout.ASSOCIATIONS])
+    for (account, _), a in list(names.associations.items())[known_count:]:
         accounts[a] = names.accounts[account]
         order[a] = a
         values[a] = params.priority_weight_fairshare << layout.FRACTION_BITS
@@ -204,23 +208,23 @@ def register_names(state: Ints, params: Params, names: NameTable) -> None:
         shares[i] = n
 
 
-def expand_state(state: Ints, site: Ints, before: ArraySizes, room: ArraySizes) -> Ints:
-    """The same state with more room."""
+def expand_state(state: Ints, site: Ints, old_room: ArraySizes, room: ArraySizes) -> Ints:
+    """Copy the state into a new one with more room."""
     nodes, words = int(site[layout.SITE_NODES]), int(site[layout.SITE_WORDS])
     new = _build_blank_state(room, nodes, words)
     new[: layout.SCALARS] = state[: layout.SCALARS]
     for which in _compute_lengths(room, nodes, words):
         old = get_section(state, which)
         get_section(new, which)[: len(old)] = old
-    if room.slots > before.slots:
-        _link_free_slots(new, before.slots)
-    if room.cells > before.cells:
-        _link_free_cells(new, before.cells)
+    if room.slots > old_room.slots:
+        _link_free_slots(new, old_room.slots)
+    if room.cells > old_room.cells:
+        _link_free_cells(new, old_room.cells)
     return new
 
 
 def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes) -> Ints:
-    """Scratch for the passes over a state with that room."""
+    """Build the scratch for passes over a state with that room."""
     words = int(site[layout.SITE_WORDS])
     tests = min(params.bf_max_job_test, room.slots) + 1
     groups = room.slots + 2
@@ -231,7 +235,7 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
     lengths = {
         layout.CHOSEN: words,
         layout.USABLE: words,
-        layout.FOUND: words,
+        layout.FITTING: words,
         layout.WANTED: words,
         layout.SPARE: words,
         layout.MEMO_STAMP: shapes,

@@ -14,12 +14,12 @@ from mirage.simulator.types import OFF, NodeGroup, Params, Partition, Qos, Selec
 
 
 def count_words(params: Params) -> int:
-    """Words of a bitmap of nodes."""
+    """Return the number of words of a bitmap of all nodes."""
     return max(1, -(-params.nodes // WORD))
 
 
 def build_bitmap(nodes: Iterable[int], words: int) -> Ints:
-    """A set of nodes as words."""
+    """Build the bitmap of a set of nodes, int64[words]."""
     bits = np.zeros(words, dtype=np.int64)
     for node in nodes:
         bits[node // WORD] |= 1 << (node % WORD)
@@ -27,7 +27,7 @@ def build_bitmap(nodes: Iterable[int], words: int) -> Ints:
 
 
 def list_node_groups(params: Params) -> tuple[NodeGroup, ...]:
-    """The nodes, spelled out."""
+    """Return the groups of equal nodes; one group if all nodes are equal."""
     if params.node_groups:
         return params.node_groups
     return (
@@ -41,22 +41,22 @@ def list_node_groups(params: Params) -> tuple[NodeGroup, ...]:
 
 
 def list_qos(params: Params) -> tuple[Qos, ...]:
-    """The QOS, spelled out."""
+    """Return the QOS; one with `max_jobs_pu` if none is configured."""
     return params.qos or (Qos(max_jobs_pu=params.max_jobs_pu),)
 
 
 def list_partition_nodes(params: Params, partition: Partition) -> Sequence[int]:
-    """The partition's node numbers."""
+    """Return the partition's node numbers."""
     return partition.nodes or range(params.nodes)
 
 
 def get_max_time_s(partition: Partition, qos: Qos) -> int:
-    """The longest time limit that a job of both may have; 0: any."""
+    """Return the longest time limit in seconds of a job in this partition and QOS; 0: any."""
     return 0 if qos.overrides_max_time else partition.max_time_s
 
 
 def compute_least_resources(params: Params, partition: Partition) -> tuple[int, int, int]:
-    """CPUs, MiB and GPUs that each of the partition's nodes has at least."""
+    """Return the CPUs, MiB and GPUs that each of the partition's nodes has at least."""
     sizes = [
         (g.cpus, g.memory_mib, g.gpus) for g in list_node_groups(params) for _ in range(g.count)
     ]
@@ -71,14 +71,20 @@ def should_plan_by_name(params: Params) -> bool:
 
     docs/reference/simulator.md 7 describes the difference.
     """
-    whole = all(len(list_partition_nodes(params, p)) == params.nodes for p in params.partitions)
-    return params.select_type is SelectType.CONS_TRES or not whole or bool(params.reservations)
+    all_have_all_nodes = all(
+        len(list_partition_nodes(params, p)) == params.nodes for p in params.partitions
+    )
+    return (
+        params.select_type is SelectType.CONS_TRES
+        or not all_have_all_nodes
+        or bool(params.reservations)
+    )
 
 
 def check_params(params: Params) -> None:
     """Check the parameters. Raises ConfigError, which lists every fault that would make the
     arrays meaningless."""
-    faults = [fault for wrong, fault in _list_faults(params) if wrong]
+    faults = [fault for is_fault, fault in _list_faults(params) if is_fault]
     if faults:
         raise ConfigError(params.name, faults)
 
@@ -86,15 +92,18 @@ def check_params(params: Params) -> None:
 def _list_faults(params: Params) -> Iterator[tuple[bool, str]]:
     nodes, groups = params.nodes, params.node_groups
     yield nodes < 1, f"nodes: {nodes} is less than one"
-    counted = not groups or sum(g.count for g in groups) == nodes
-    yield not counted, "node groups: their counts do not sum to the nodes"
+    counts_match = not groups or sum(g.count for g in groups) == nodes
+    yield not counts_match, "node groups: their counts do not sum to the nodes"
     yield not params.partitions, "partitions: there is none"
-    known = range(nodes)
+    numbers = range(nodes)
     for p in params.partitions:
-        yield any(n not in known for n in p.nodes), f"partition {p.name}: a node that is not there"
+        yield (
+            any(n not in numbers for n in p.nodes),
+            f"partition {p.name}: a node that is not there",
+        )
     for r in params.reservations:
         yield (
-            any(n not in known for n in r.nodes),
+            any(n not in numbers for n in r.nodes),
             f"reservation {r.name}: a node that is not there",
         )
         yield r.end <= r.start, f"reservation {r.name}: ends before it starts"
@@ -103,12 +112,12 @@ def _list_faults(params: Params) -> Iterator[tuple[bool, str]]:
         ("bf_interval", params.bf_interval_s),
     ):
         yield interval < 1 and interval != OFF, f"{key}: {interval} is neither 1 or more nor -1"
-    outside = any(e.node not in known for e in params.node_events)
-    yield outside, "node events: a node that is not there"
+    has_unknown_node = any(e.node not in numbers for e in params.node_events)
+    yield has_unknown_node, "node events: a node that is not there"
 
 
 def pack_params(params: Params, images: Ints) -> Ints:
-    """The site: header and sections of layout.py; `check_params` comes first."""
+    """Build the site: the header and the sections of layout.py. Raises ConfigError."""
     check_params(params)
     scalars = np.zeros(layout.SITE_HEADER, dtype=np.int64)
     words = count_words(params)
@@ -147,28 +156,29 @@ def pack_params(params: Params, images: Ints) -> Ints:
 
 
 def pack_sections(header: Ints, sections: Sequence[Ints], first: int) -> Ints:
-    """Header and sections in one array, the header saying where each begins."""
-    at = len(header)
+    """Join header and sections into one array. The header gets the place where each section begins,
+    from its place `first` on, and the place where the last one ends."""
+    place = len(header)
     for i, part in enumerate(sections):
-        header[first + i] = at
-        at += len(part)
-    header[first + len(sections)] = at
+        header[first + i] = place
+        place += len(part)
+    header[first + len(sections)] = place
     return np.concatenate([header, *sections])
 
 
 def _build_sections(params: Params, words: int, limits: Ints) -> list[Ints]:
     groups = list_node_groups(params)
-    every = range(params.nodes)
+    all_nodes = range(params.nodes)
     tiers = sorted({p.priority_tier for p in params.partitions})
     bits = [build_bitmap(list_partition_nodes(params, p), words) for p in params.partitions]
-    reserved = [build_bitmap(r.nodes or every, words) for r in params.reservations]
+    reservation_bits = [build_bitmap(r.nodes or all_nodes, words) for r in params.reservations]
     spans = [t for r in params.reservations for t in (r.start, r.end)]
-    nothing = np.zeros(0, dtype=np.int64)
+    empty = np.zeros(0, dtype=np.int64)
     return [
         np.concatenate(bits),
         limits.reshape(-1),
         np.array(spans, dtype=np.int64),
-        np.concatenate(reserved) if reserved else nothing,
+        np.concatenate(reservation_bits) if reservation_bits else empty,
         _repeat_per_node([g.cpus for g in groups], groups),
         _repeat_per_node([g.memory_mib or FAR for g in groups], groups),
         _repeat_per_node([g.gpus for g in groups], groups),
@@ -184,7 +194,7 @@ def _repeat_per_node(values: Sequence[int], groups: Sequence[NodeGroup]) -> Ints
 
 
 def _build_qos_limits(params: Params) -> Ints:
-    """One row a QOS, in the order of USE's columns."""
+    """Build one row of limits for each QOS, in the order of USE's columns."""
     rows = []
     for q in list_qos(params):
         row = [q.max_jobs_pu, q.max_submit_pu, q.max_cpus_pu, q.max_memory_mib_pu]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.arrays import Ints
 from mirage.simulator.arrays import layout
-from mirage.simulator.arrays.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD
+from mirage.simulator.arrays.layout import FAR, FRACTION_BITS, NONE, OWN_FIELDS, RECORD
 from mirage.simulator.packing.name_table import NameTable
 from mirage.simulator.packing.packed_params import (
     check_params,
@@ -38,7 +38,7 @@ REFUSALS: Final = (
     "job id is taken",
     "a number out of range",
 )
-"""Why a job is refused, by its number in the record."""
+"""Why a job is refused, by the number in its record's REFUSAL."""
 
 _KINDS = {
     DependencyKind.AFTER: layout.ON_START,
@@ -47,7 +47,8 @@ _KINDS = {
     DependencyKind.AFTERNOTOK: layout.ON_NOT_OK,
 }
 _LARGEST = 1 << 40
-"""Of any number of a job: ids and instants must fit their places in keys and ranks."""
+"""The largest number of a job. Ids and instants must fit into the bits that keys and ranks have for
+them."""
 _NOTHING: Final = (0, 0, 0)
 _BLANK = [0] * RECORD
 for _field in (layout.ROW, layout.ELIGIBLE, layout.START, layout.PIN, layout.ALLOCATED):
@@ -56,12 +57,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 def _assign_number(table: dict[K, int], name: K) -> int:
-    """The number of a name, a new one if it has none."""
+    """Return the number of a name; a new name gets the next number."""
     return table.setdefault(name, len(table))
 
 
 class RecordBuilder:
-    """Makes the records of jobs of one cluster."""
+    """Builds the records of jobs of one cluster."""
 
     def __init__(self, params: Params) -> None:
         check_params(params)
@@ -69,34 +70,35 @@ class RecordBuilder:
         self._partitions = {p.name: i for i, p in enumerate(params.partitions)}
         self._qos = {q.name: i for i, q in enumerate(list_qos(params))}
         self._members = [frozenset(list_partition_nodes(params, p)) for p in params.partitions]
-        self._shared = params.select_type is SelectType.CONS_TRES
+        self._nodes_are_shared = params.select_type is SelectType.CONS_TRES
         groups = list_node_groups(params)
         self._capacity = [
             (g.cpus, g.memory_mib or FAR, g.gpus) for g in groups for _ in range(g.count)
         ]
         self._least = [compute_least_resources(params, p) for p in params.partitions]
-        self._equal = len(set(self._capacity)) == 1
+        self._has_equal_nodes = len(set(self._capacity)) == 1
         self._large_enough: dict[tuple[int, int, int, int], int] = {}
-        self._most_factor = max(p.priority_job_factor for p in params.partitions)
-        self._most_qos = max(q.priority for q in list_qos(params))
+        self._largest_factor = max(p.priority_job_factor for p in params.partitions)
+        self._largest_qos_priority = max(q.priority for q in list_qos(params))
 
     def build_record(self, job: SimJob, names: NameTable, extras: list[int]) -> list[int]:
-        """The image of a job; its dependencies and node list are appended to `extras`.
+        """Build a job's record, [RECORD]. Its dependencies and node list are appended to `extras`,
+        and new names are added to `names`.
 
-        `names` gains what is new. A job that Slurm would refuse has the reason in it.
+        The record of a job that Slurm would refuse has the reason in REFUSAL.
         """
         partition = self._partitions.get(job.partition, NONE) if job.partition else 0
         qos = self._qos.get(job.qos, NONE) if job.qos else 0
-        whole = self._is_whole(job, partition)
-        asked = self._compute_request(job, whole=whole)
-        refusal = self._find_refusal(job, partition, qos, asked)
+        takes_whole_nodes = self._is_whole(job, partition)
+        request = self._compute_request(job, takes_whole_nodes=takes_whole_nodes)
+        refusal = self._find_refusal(job, partition, qos, request)
         partition, qos = max(partition, 0), max(qos, 0)
         user = _assign_number(names.users, job.user)
-        # Who has nothing but refused jobs has no part in the fair tree.
+        # A user with only refused jobs is not in Slurm's fair tree.
         association = 0 if refusal else names.assign_association(job.account, job.user)
-        if whole and self._equal:
-            asked = _NOTHING
-        kind = _assign_number(names.kinds, (whole, asked))
+        if takes_whole_nodes and self._has_equal_nodes:
+            request = _NOTHING
+        kind = _assign_number(names.kinds, (takes_whole_nodes, request))
         image = list(_BLANK)
         image[layout.ID] = job.job_id
         image[layout.SUBMIT] = job.submit
@@ -105,8 +107,8 @@ class RecordBuilder:
         image[layout.ASSOCIATION] = association
         image[layout.PARTITION] = partition
         image[layout.QOS] = qos
-        image[layout.CPUS], image[layout.MEMORY], image[layout.GPUS] = asked
-        image[layout.WHOLE] = int(whole)
+        image[layout.CPUS], image[layout.MEMORY], image[layout.GPUS] = request
+        image[layout.WHOLE] = int(takes_whole_nodes)
         image[layout.STATIC] = 0 if refusal else self._compute_static_priority(job, partition, qos)
         image[layout.BEGIN] = job.begin
         image[layout.CANCEL] = NONE if job.cancel_at is None else max(job.cancel_at, 0)
@@ -121,38 +123,45 @@ class RecordBuilder:
             names.shapes, (kind, partition, job.nodes, job.time_limit_s)
         )
         image[layout.FORM] = _assign_number(names.forms, (kind, partition, job.time_limit_s))
-        image[layout.CHARGE] = job.nodes * (self._least[partition] if whole else asked)[0]
+        image[layout.CHARGE] = (
+            job.nodes * (self._least[partition] if takes_whole_nodes else request)[0]
+        )
         image[layout.USE_ROW] = _assign_number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _append_extras(job, extras)
         image[layout.REFUSAL] = refusal
-        image[layout.SHOWN] = NONE if job.priority is None else job.priority
+        image[layout.SHOWN_PRIORITY] = NONE if job.priority is None else job.priority
         image[layout.USER] = user
         return image
 
     def get_qos_number(self, name: str) -> int:
-        """The place of a QOS in the site, the default's for no name."""
+        """Return the number of a QOS in the site; the default's for an empty or unknown name."""
         return self._qos.get(name, 0) if name else 0
 
     def _is_whole(self, job: SimJob, partition: int) -> bool:
-        if not self._shared or job.exclusive:
+        if not self._nodes_are_shared or job.exclusive:
             return True
         return partition >= 0 and self.params.partitions[partition].exclusive
 
-    def _compute_request(self, job: SimJob, *, whole: bool) -> tuple[int, int, int]:
-        """CPUs, MiB and GPUs that each of its nodes must have; select/linear only counts nodes."""
-        if not self._shared:
+    def _compute_request(self, job: SimJob, *, takes_whole_nodes: bool) -> tuple[int, int, int]:
+        """Return the CPUs, MiB and GPUs that each of the job's nodes must have; zeros under
+        select/linear, which only counts nodes."""
+        if not self._nodes_are_shared:
             return _NOTHING
-        return max(job.cpus, 0 if whole else 1), max(job.memory_mib, 0), max(job.gpus, 0)
+        return (
+            max(job.cpus, 0 if takes_whole_nodes else 1),
+            max(job.memory_mib, 0),
+            max(job.gpus, 0),
+        )
 
     def _find_refusal(
-        self, job: SimJob, partition: int, qos: int, asked: tuple[int, int, int]
+        self, job: SimJob, partition: int, qos: int, request: tuple[int, int, int]
     ) -> int:
         reasons = (
             (partition < 0, 2),
             (qos < 0, 3),
             (job.nodes < 1, 4),
             (partition >= 0 and job.nodes > len(self._members[partition]), 5),
-            (partition >= 0 and self._count_large_enough(partition, asked) < job.nodes, 6),
+            (partition >= 0 and self._count_large_enough(partition, request) < job.nodes, 6),
             (job.time_limit_s < 1, 7),
             (partition >= 0 and qos >= 0 and self._is_too_long(job, partition, qos), 8),
             (job.run_s < 0, 9),
@@ -161,38 +170,43 @@ class RecordBuilder:
         )
         return next((reason for fault, reason in reasons if fault), 0)
 
-    def _count_large_enough(self, partition: int, asked: tuple[int, int, int]) -> int:
+    def _count_large_enough(self, partition: int, request: tuple[int, int, int]) -> int:
         """Count the nodes of the partition that have what the job asks of one node."""
-        key = (partition, *asked)
+        key = (partition, *request)
         if key not in self._large_enough:
             self._large_enough[key] = sum(
-                all(have >= want for have, want in zip(self._capacity[n], asked, strict=True))
+                all(
+                    capacity >= needed
+                    for capacity, needed in zip(self._capacity[n], request, strict=True)
+                )
                 for n in self._members[partition]
             )
         return self._large_enough[key]
 
     def _is_too_long(self, job: SimJob, partition: int, qos: int) -> bool:
-        most = get_max_time_s(self.params.partitions[partition], list_qos(self.params)[qos])
-        return bool(most) and job.time_limit_s > most
+        longest_s = get_max_time_s(self.params.partitions[partition], list_qos(self.params)[qos])
+        return bool(longest_s) and job.time_limit_s > longest_s
 
     def _is_node_list_valid(self, job: SimJob, partition: int) -> bool:
-        listed = set(job.node_list)
-        return len(job.node_list) == len(listed) == job.nodes and (
-            partition < 0 or listed <= self._members[partition]
+        numbers = set(job.node_list)
+        return len(job.node_list) == len(numbers) == job.nodes and (
+            partition < 0 or numbers <= self._members[partition]
         )
 
     def _compute_static_priority(self, job: SimJob, partition: int, qos: int) -> int:
-        """The part of priority that never changes, in fixed point (docs/reference/simulator.md
-        3)."""
+        """Return the part of the priority that never changes, in fixed point
+        (docs/reference/simulator.md 3)."""
         p = self.params
         size = p.nodes - job.nodes if p.priority_favor_small else job.nodes
         value = (p.priority_weight_job_size << FRACTION_BITS) * size // p.nodes
-        if self._most_factor > 0:
+        if self._largest_factor > 0:
             factor = p.partitions[partition].priority_job_factor
-            value += (p.priority_weight_partition << FRACTION_BITS) * factor // self._most_factor
-        if self._most_qos > 0:
+            value += (p.priority_weight_partition << FRACTION_BITS) * factor // self._largest_factor
+        if self._largest_qos_priority > 0:
             priority = list_qos(p)[qos].priority
-            value += (p.priority_weight_qos << FRACTION_BITS) * priority // self._most_qos
+            value += (
+                (p.priority_weight_qos << FRACTION_BITS) * priority // self._largest_qos_priority
+            )
         return value - (job.nice << FRACTION_BITS)
 
 
@@ -210,24 +224,26 @@ def _is_in_range(job: SimJob) -> bool:
 
 
 def encode_dependencies(dependencies: Iterable[Dependency]) -> list[int]:
-    """Kind, job id and delay of each, one after the other."""
+    """Return kind, job id and delay in seconds of each dependency, one after the other."""
     return [n for kind, target, delay_s in dependencies for n in (_KINDS[kind], target, delay_s)]
 
 
 def _append_extras(job: SimJob, extras: list[int]) -> int:
     if not job.dependencies and not job.node_list:
         return NONE
-    at = len(extras)
+    place = len(extras)
     extras += [len(job.dependencies), *encode_dependencies(job.dependencies)]
     extras += [len(job.node_list), *sorted(job.node_list)]
-    return at
+    return place
 
 
 class JobColumns(Sequence[SimJob]):
-    """Jobs as arrays named like SimJob's fields, where an object a job would take too much room."""
+    """Jobs as one array for each field of SimJob. Objects of many jobs would take too much
+    memory."""
 
     def __init__(self, **columns: NDArray[Any]) -> None:
-        """All as long as `submit`, which is there; without `job_id` rows are numbered from 1."""
+        """Take the columns, [n] each. `submit` is required; without `job_id` jobs are numbered from
+        1."""
         rows = len(columns["submit"])
         columns.setdefault("job_id", np.arange(1, rows + 1))
         order = np.lexsort((columns["job_id"], columns["submit"]))
@@ -238,7 +254,7 @@ class JobColumns(Sequence[SimJob]):
 
     @property
     def job_id(self) -> Ints:
-        """One a row."""
+        """The job ids, int64[rows]."""
         ids: Ints = self._columns["job_id"]
         return ids
 
@@ -260,10 +276,10 @@ class Workload:
         self.jobs = _sort_jobs(jobs)
         self.names = NameTable(recorder.params)
         self.refused: dict[str, list[int]] = {}
-        """Job ids by the reason for which they can never be in the queue."""
+        """Ids of the jobs that Slurm would refuse, by the reason."""
         extras, images = list[int](), dict[bytes, int]()
         repeated = _find_repeated_ids(self.jobs)
-        self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN)), dtype=np.int64)
+        self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN_FIELDS)), dtype=np.int64)
         for row, job in enumerate(self.jobs):
             image = recorder.build_record(job, self.names, extras)
             if repeated[row]:
@@ -274,31 +290,32 @@ class Workload:
             self.feed[row] = _split_image(_clamp_refused(image), images)
         self.extras: Ints = np.array(extras, dtype=np.int64)
         self.images: Ints = np.frombuffer(b"".join(images), dtype=np.int64)
-        """The records of the feed, each once, without what is a job's own."""
+        """The different records of the feed, without OWN_FIELDS, one after the other."""
 
     @classmethod
     def from_jobs(cls, params: Params, jobs: Iterable[SimJob]) -> Self:
-        """The records of `jobs`; those that cannot be are named in `refused`."""
+        """Build the records of `jobs`. Jobs that Slurm would refuse are in `refused`."""
         return cls(RecordBuilder(params), jobs if isinstance(jobs, JobColumns) else list(jobs))
 
     def __len__(self) -> int:
         return len(self.jobs)
 
     def with_feed(self, feed: Ints) -> Self:
-        """The same names, and other rows to come, whose records the site must have."""
+        """Return a workload with the same names and another feed, int64[rows, 1 + OWN_FIELDS]. The
+        site must have the images of its rows."""
         twin = object.__new__(type(self))
         twin.__dict__ = {**self.__dict__, "feed": feed}
         return twin
 
     @property
     def job_id(self) -> Ints:
-        """One a row."""
-        ids: Ints = self.feed[:, 1 + OWN.index(layout.ID)]
+        """The job ids, int64[rows]."""
+        ids: Ints = self.feed[:, 1 + OWN_FIELDS.index(layout.ID)]
         return ids
 
     @property
     def submit(self) -> Ints:
-        """One a row, ascending."""
+        """The submissions, int64[rows], ascending; epoch seconds."""
         instants: Ints = self.feed[:, layout.FEED_SUBMIT]
         return instants
 
@@ -310,34 +327,36 @@ def _sort_jobs(jobs: Sequence[SimJob]) -> Sequence[SimJob]:
 
 
 def _find_repeated_ids(jobs: Sequence[SimJob]) -> NDArray[np.bool_]:
-    """bool[rows]: whether an earlier row has the same job id."""
+    """Return whether an earlier row has the same job id, bool[rows]."""
     if isinstance(jobs, JobColumns):
         ids: NDArray[Any] = jobs.job_id
     else:
-        # Any integer: those out of range are refused later.
+        # An array of objects, since ids may be any integer: those out of range are refused later.
         ids = np.array([job.job_id for job in jobs], dtype=object)
-    found = np.ones(len(jobs), dtype=bool)
-    found[np.unique(ids, return_index=True)[1]] = False
-    return found
+    is_repeated = np.ones(len(jobs), dtype=bool)
+    is_repeated[np.unique(ids, return_index=True)[1]] = False
+    return is_repeated
 
 
 def _split_image(image: list[int], images: dict[bytes, int]) -> list[int]:
-    """A row of the feed; the image without what is the job's own is numbered in `images`."""
-    own = [image[field] for field in OWN]
-    for field in OWN:
+    """Split a record into a row of the feed. `images` gives a number to the record without its
+    OWN_FIELDS."""
+    own_values = [image[field] for field in OWN_FIELDS]
+    for field in OWN_FIELDS:
         image[field] = 0
-    return [_assign_number(images, array("q", image).tobytes()), *own]
+    return [_assign_number(images, array("q", image).tobytes()), *own_values]
 
 
 def _assign_ids(jobs: Sequence[SimJob]) -> list[SimJob]:
-    """Jobs without an id are given the next ones, in their order."""
+    """Give the next free ids to jobs without an id, in their order."""
     highest = max((j.job_id for j in jobs), default=0)
     numbers = count(highest + 1)
     return [j if j.job_id else replace(j, job_id=next(numbers)) for j in jobs]
 
 
 def _clamp_refused(image: list[int]) -> list[int]:
-    """Clamp a refused job's numbers: one out of range is refused, and must still fit the array."""
+    """Clamp the numbers of a refused job, since a number that is out of range must still fit into
+    the array."""
     if image[layout.REFUSAL]:
         return [max(-_LARGEST, min(_LARGEST, n)) for n in image]
     return image

@@ -13,8 +13,8 @@ from mirage.simulator.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
     FAR,
+    FITTING,
     FORM,
-    FOUND,
     GPUS,
     GROUP_END,
     GROUP_PIECE,
@@ -68,7 +68,8 @@ from mirage.simulator.scheduling.node_timeline import (
 from mirage.simulator.state.node_selection import choose_by_name, should_count_alike
 
 WINDOW_S: Final = 30
-"""Ends within this time are looked at together; it doubles from look to look."""
+"""The first window of slurmctld's search: ends of jobs within it are tested together. The window
+doubles after each test (docs/reference/simulator.md, "The ends that are looked at")."""
 NEVER: Final = -2
 
 
@@ -76,45 +77,46 @@ NEVER: Final = -2
 def remove_reserved_nodes(site: Ints, begin: int, end: int, usable: Ints) -> None:
     """Take the nodes of reservations that meet [begin, end) out of `usable`."""
     words = site[SITE_WORDS]
-    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r] < end and spans[2 * r + 1] > begin:
             for w in range(words):
-                usable[w] &= ~reserved[r * words + w]
+                usable[w] &= ~reservation_bits[r * words + w]
 
 
 @inline_kernel
 def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
-    """Return whether the job would be planned for now, were it its turn; pinned ones: might be.
+    """Return whether the job would be planned for now; for a pinned job, whether it might be.
 
-    In one pass it never becomes true again: nodes are promised and taken, none is given back.
+    Within one pass a False stays False, since a pass only promises and allocates nodes, and frees
+    none.
     """
     live, words = section(state, LIVE), site[SITE_WORDS]
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, base = state[NOW], get_table_start(state, site, work, slot)
     need, end = live[slot * RECORD + NODES], now + live[slot * RECORD + LIMIT]
-    row = cut(section(work, TABLE), base, base + words)
-    part = live[slot * RECORD + PARTITION] * words
-    ready = cut(section(work, READY), part, part + words)
+    fitting = cut(section(work, TABLE), base, base + words)
+    offset = live[slot * RECORD + PARTITION] * words
+    ready = cut(section(work, READY), offset, offset + words)
     first = find_map_at(at, work[MAPS], 0, now)
     fill_unpromised_nodes(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
-    # Most of them fail at this very instant.
-    if count_shared_nodes(usable, row) < need:
+    # A shortcut: most jobs fail at this very instant.
+    if count_shared_nodes(usable, fitting) < need:
         return False
     fill_unpromised_nodes(
         bits, at.size, ready, first, find_map_behind(at, work[MAPS], first, end), usable
     )
     if site[SITE_RESERVATIONS]:
         remove_reserved_nodes(site, now, end, usable)
-    return count_shared_nodes(usable, row) >= need
+    return count_shared_nodes(usable, fitting) >= need
 
 
 @inline_kernel
-def count_shared_nodes(these: Ints, those: Ints) -> int:
+def count_shared_nodes(first: Ints, second: Ints) -> int:
     """Count the nodes that are in both sets."""
     n = 0
-    for w in range(those.size):
-        n += ones(these[w] & those[w])
+    for w in range(second.size):
+        n += ones(first[w] & second[w])
     return n
 
 
@@ -140,20 +142,21 @@ def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
 def find_first_group(
     state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, pinned: bool
 ) -> int:
-    """The first end that is looked at after which enough usable nodes fit, where one comes.
+    """Return the first tested group of ends after which enough usable nodes fit. There must be one.
 
-    Not every end is looked at: see docs/reference/simulator.md, "The ends that are looked at".
+    As slurmctld does, not every end is tested: see docs/reference/simulator.md, "The ends that are
+    looked at".
     """
     words, groups = usable.size, work[GROUPS]
     ensure_pieces(state, work)
     g = find_next_usable_group(work, usable, 1)
     # slurmctld counts windows from the next half minute of the clock, so that a second more or less
     # of the first end does not move them all.
-    first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
+    first, window, last_tested = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
     while g < groups:
-        last = g
+        last_tested = g
         if g + 1 < groups and ends[g + 1] <= first + window:
-            # The window is not over: on to the first end that has the next one beyond it.
+            # The window is not over: go to its last end.
             g = find_next_usable_group(
                 work, usable, max(g + 1, find_place_beyond(ends, groups, first + window) - 1)
             )
@@ -163,12 +166,12 @@ def find_first_group(
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
         g = find_next_usable_group(work, usable, g + 1)
-    return find_last_usable_group(work, usable, last)
+    return find_last_usable_group(work, usable, last_tested)
 
 
 @inline_kernel
 def find_next_usable_group(work: Ints, usable: Ints, g: int) -> int:
-    """The first group from g on whose job has a usable node; GROUPS: none."""
+    """Return the first group from g on whose job has a usable node; GROUPS: there is none."""
     firsts, words = section(work, GROUP_PIECE), section(work, PIECE_WORD)
     bits, groups = section(work, PIECE_BITS), work[GROUPS]
     while g < groups:
@@ -181,44 +184,45 @@ def find_next_usable_group(work: Ints, usable: Ints, g: int) -> int:
 
 @inline_kernel
 def find_last_usable_group(work: Ints, usable: Ints, g: int) -> int:
-    """The last group whose job has a usable node, of g and those behind."""
+    """Return the last group, from g on, whose job has a usable node."""
     while True:
-        following = find_next_usable_group(work, usable, g + 1)
-        if following >= work[GROUPS]:
+        next_group = find_next_usable_group(work, usable, g + 1)
+        if next_group >= work[GROUPS]:
             return g
-        g = following
+        g = next_group
 
 
 @kernel
 def choose_nodes_after_group(
     state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, pinned: bool
 ) -> None:
-    """Section CHOSEN becomes the nodes that the job would be given after that group."""
-    chosen, found, table = section(work, CHOSEN), section(work, FOUND), section(work, TABLE)
+    """Fill section CHOSEN with the nodes that the job would be given after that group of ends."""
+    chosen, fitting, table = section(work, CHOSEN), section(work, FITTING), section(work, TABLE)
     if pinned:
         copy_into(section(work, WANTED), chosen)
         return
     live, words = section(state, LIVE), site[SITE_WORDS]
     usable = section(work, USABLE)
     for w in range(words):
-        found[w] = usable[w] & table[base + group * words + w]
+        fitting[w] = usable[w] & table[base + group * words + w]
     need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
-        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
+        choose_by_name(site, fitting, section(site, CAPACITY_CPUS), False, need, chosen)
     elif group == 0 or should_count_alike(site, gpus):
-        # Where nodes count alike nobody looks at the free CPUs.
+        # If nodes count alike, the free CPUs do not matter.
         alike = should_count_alike(site, gpus)
-        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
+        choose_by_name(site, fitting, section(state, NODE_CPUS), alike, need, chosen)
     else:
         compute_nodes_after_group(state, site, work, group)
-        choose_by_name(site, found, section(work, THEN_CPUS), False, need, chosen)
+        choose_by_name(site, fitting, section(work, THEN_CPUS), False, need, chosen)
 
 
 @inline_kernel
 def find_start_group(
     state: Ints, site: Ints, work: Ints, usable: Ints, slot: int, base: int, pinned: bool
 ) -> int:
-    """The first end that is looked at after which enough usable nodes fit, 0: now; NONE."""
+    """Return the first tested group of ends after which enough usable nodes fit; 0: now; NONE:
+    there is none."""
     words, need = usable.size, section(state, LIVE)[slot * RECORD + NODES]
     table = section(work, TABLE)
     rows = cut(table, base, table.size)
@@ -233,19 +237,19 @@ def find_start_group(
 
 @inline_kernel
 def find_hindrance(
-    bits: Ints, room: int, ready: Ints, left: Ints, first: int, behind: int, need: int
+    bits: Ints, room: int, ready: Ints, remaining: Ints, first: int, behind: int, need: int
 ) -> tuple[int, int]:
-    """The last map of [first, behind) that leaves too few nodes together with those after it, and
-    how many they leave; NONE: there are enough in all.
+    """Return the last map of [first, behind) that, together with the maps after it, leaves too few
+    nodes, and how many it leaves; NONE: all maps together leave enough.
 
-    `left` comes with the nodes that fit when the running jobs have ended.
+    `remaining` must hold the nodes that fit once the running jobs have ended. It is overwritten.
     """
-    for w in range(left.size):
-        left[w] &= ready[w]
+    for w in range(remaining.size):
+        remaining[w] &= ready[w]
     for m in range(behind - 1, first - 1, -1):
-        for w in range(left.size):
-            left[w] &= bits[w * room + m]
-        count = count_shared_nodes(left, left)
+        for w in range(remaining.size):
+            remaining[w] &= bits[w * room + m]
+        count = count_shared_nodes(remaining, remaining)
         if count < need:
             return m, count
     return NONE, 0
@@ -253,13 +257,16 @@ def find_hindrance(
 
 @inline_kernel
 def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
+    """Return the job's planned start, and fill CHOSEN with its nodes; NEVER: there is no plan.
+
+    WANTED must hold the job's node list.
+    """
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
     at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
-    usable, left, maps = section(work, USABLE), section(work, FOUND), work[MAPS]
+    usable, remaining, maps = section(work, USABLE), section(work, FITTING), work[MAPS]
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
-    part = live[slot * RECORD + PARTITION] * words
-    ready = cut(section(work, READY), part, part + words)
+    offset = live[slot * RECORD + PARTITION] * words
+    ready = cut(section(work, READY), offset, offset + words)
     pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin < FAR:
@@ -276,10 +283,10 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
         if group == NONE:
             begin = later
             latest = base + (work[GROUPS] - 1) * words
-            copy_into(cut(section(work, TABLE), latest, latest + words), left)
-            hindrance, _ = find_hindrance(bits, at.size, ready, left, m, behind, need)
-            clear = at[hindrance + 1] if hindrance != NONE else 0
-            while begin < clear:
+            copy_into(cut(section(work, TABLE), latest, latest + words), remaining)
+            hindrance, _ = find_hindrance(bits, at.size, ready, remaining, m, behind, need)
+            clear_from = at[hindrance + 1] if hindrance != NONE else 0
+            while begin < clear_from:
                 m = find_map_at(at, maps, m, begin)
                 begin = find_gain_after(at, gains, maps, m, begin + limit)
             continue
@@ -298,7 +305,7 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
 
 @inline_kernel
 def is_hopeless(state: Ints, work: Ints, slot: int) -> bool:
-    """Return whether it is known that the job can have no plan in this pass."""
+    """Return whether `note_hopeless` has found that the job cannot be planned in this pass."""
     live = section(state, LIVE)
     form = live[slot * RECORD + FORM]
     return bool(
@@ -310,34 +317,35 @@ def is_hopeless(state: Ints, work: Ints, slot: int) -> bool:
 
 @kernel
 def note_hopeless(state: Ints, site: Ints, work: Ints, slot: int) -> None:
-    """A job has no plan: if too few nodes are the reason, jobs like it need not look again.
+    """Note that jobs like this one, which has no plan, cannot be planned in this pass, if the
+    reason is too few nodes.
 
-    A plan takes nodes that all maps have from its begin to its end, and that fit when all running
-    jobs that end within the window have ended. Nodes are only promised and taken in a pass: too few
-    remain too few.
+    A plan takes nodes that are in all maps from its begin to its end, and that fit when all running
+    jobs that end within the window have ended. A pass only promises and allocates nodes, so too few
+    nodes stay too few.
     """
     live, words, maps = section(state, LIVE), site[SITE_WORDS], work[MAPS]
-    at, bits, left = section(work, MAP_AT), section(work, MAP_BITS), section(work, FOUND)
+    at, bits, remaining = section(work, MAP_AT), section(work, MAP_BITS), section(work, FITTING)
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
-    form, part = live[slot * RECORD + FORM], live[slot * RECORD + PARTITION] * words
+    form, offset = live[slot * RECORD + FORM], live[slot * RECORD + PARTITION] * words
     m = find_map_at(at, maps, 0, now)
-    # A reservation may send a search beyond the maps.
+    # With reservations a search may go beyond the maps, so nothing can be concluded.
     if form == NONE or site[SITE_RESERVATIONS] or m == maps:
         return
     ready, base = (
-        cut(section(work, READY), part, part + words),
+        cut(section(work, READY), offset, offset + words),
         get_table_start(state, site, work, slot),
     )
     ensure_later_rows(state, site, work, slot, base)
     last = now + site[SITE_BF_WINDOW]
     row = base + (find_place_beyond(section(work, GROUP_END), work[GROUPS], last) - 1) * words
-    most = 0
+    most_nodes = 0
     while m < maps:
         behind = find_map_behind(at, maps, m, max(at[m], now) + limit)
-        copy_into(cut(section(work, TABLE), row, row + words), left)
-        m, count = find_hindrance(bits, at.size, ready, left, m, behind, need)
+        copy_into(cut(section(work, TABLE), row, row + words), remaining)
+        m, count = find_hindrance(bits, at.size, ready, remaining, m, behind, need)
         if m == NONE:
             return
-        most = max(most, count)
+        most_nodes = max(most_nodes, count)
         m += 1
-    section(work, HOPELESS_STAMP)[form], section(work, HOPELESS)[form] = work[STAMP], most + 1
+    section(work, HOPELESS_STAMP)[form], section(work, HOPELESS)[form] = work[STAMP], most_nodes + 1

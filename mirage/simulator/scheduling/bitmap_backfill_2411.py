@@ -1,7 +1,7 @@
 """Plans by name as slurmctld 24.11 and later does (docs/reference/simulator.md 7, "By release").
 
-The search for a start begins again at each `later`. It first tests the nodes that are free then,
-and ends at the next `later`.
+The search for a start begins again at each instant `later`, at which nodes become free of plans. It
+first tests the nodes that are free then, and ends at the next `later`.
 """
 
 from mirage.domain.arrays import Ints
@@ -66,7 +66,8 @@ from mirage.simulator.state.node_selection import copy_node_list
 
 @inline_kernel
 def plan_start_by_release(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """The job's planned start as the site's release finds it, or NEVER; its nodes are CHOSEN."""
+    """Return the job's planned start as the site's release finds it, and fill CHOSEN with its
+    nodes; NEVER: there is no plan."""
     if section(state, LIVE)[slot * RECORD + PIN] != NONE:
         copy_node_list(state, slot, section(work, WANTED))
     if site[SITE_RELEASE] >= V24_11:
@@ -80,12 +81,12 @@ def plan_start_by_release(state: Ints, site: Ints, work: Ints, slot: int) -> int
 
 @kernel
 def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """The same as 24.11 and later find it. WANTED holds the job's node list."""
+    """Return the planned start as 24.11 and later find it. WANTED must hold the job's node list."""
     live, words = section(state, LIVE), site[SITE_WORDS]
     at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, limit, maps = state[NOW], live[slot * RECORD + LIMIT], work[MAPS]
-    part = live[slot * RECORD + PARTITION] * words
-    ready = cut(section(work, READY), part, part + words)
+    offset = live[slot * RECORD + PARTITION] * words
+    ready = cut(section(work, READY), offset, offset + words)
     base = get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin != FAR:
@@ -100,7 +101,7 @@ def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
             remove_reserved_nodes(site, begin, begin + limit, usable)
         later = find_later_begin(work, ready, m, begin + limit)
         if site[SITE_RESERVATIONS]:
-            later = min(later, find_reservation_end(site, work, part, begin, begin + limit))
+            later = min(later, find_reservation_end(site, work, offset, begin, begin + limit))
         start = find_start_from(state, site, work, slot, base, begin, later)
         if start == NEVER:
             begin = later
@@ -113,7 +114,8 @@ def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
 
 @inline_kernel
 def find_later_begin(work: Ints, ready: Ints, first: int, end: int) -> int:
-    """The `later` of the search whose first map is `first` and whose job would end at `end`."""
+    """Return the next `later` of a search whose first map is `first` and whose job would end at
+    `end`; FAR: there is none."""
     at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
     maps = work[MAPS]
     m = first
@@ -134,15 +136,15 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
     have. Each such reservation sends the job to its own end.
     """
     live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
-    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
     r = 0
     while r < site[SITE_RESERVATIONS]:
-        mine = cut(reserved, r * words, (r + 1) * words)
-        meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
-        if meets and (
-            count_shared_nodes(mine, mine) == site[SITE_NODES]
-            or (pinned and count_shared_nodes(mine, wanted) > 0)
+        kept_nodes = cut(reservation_bits, r * words, (r + 1) * words)
+        overlaps = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
+        if overlaps and (
+            count_shared_nodes(kept_nodes, kept_nodes) == site[SITE_NODES]
+            or (pinned and count_shared_nodes(kept_nodes, wanted) > 0)
         ):
             begin, r = spans[2 * r + 1], 0
         else:
@@ -151,29 +153,35 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
 
 
 @kernel
-def find_reservation_end(site: Ints, work: Ints, part: int, begin: int, end: int) -> int:
-    """A second after the soonest end of a reservation from `begin` on, on the grid; FAR where none
-    keeps a node of the partition from a job of [begin, end), or where the maps end before."""
-    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+def find_reservation_end(site: Ints, work: Ints, offset: int, begin: int, end: int) -> int:
+    """Return the soonest end of a reservation from `begin` on, rounded up to the grid, plus one
+    second.
+
+    FAR if no reservation keeps a node of the partition from a job of [begin, end), or if the maps
+    end before.
+    """
+    spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     words, grid, at = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
-    members = cut(section(site, PARTITION_BITS), part, part + words)
-    soonest, kept = FAR, False
+    members = cut(section(site, PARTITION_BITS), offset, offset + words)
+    soonest, keeps_node = FAR, False
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] >= begin:
             soonest = min(soonest, spans[2 * r + 1])
         if spans[2 * r] < end and spans[2 * r + 1] > begin:
-            kept = (
-                kept or count_shared_nodes(cut(reserved, r * words, (r + 1) * words), members) > 0
+            keeps_node = (
+                keeps_node
+                or count_shared_nodes(cut(reservation_bits, r * words, (r + 1) * words), members)
+                > 0
             )
-    if not kept:
+    if not keeps_node:
         return FAR
-    over = (soonest + grid - 1) // grid * grid + 1
-    return over if over < at[work[MAPS]] else FAR
+    after_end = (soonest + grid - 1) // grid * grid + 1
+    return after_end if after_end < at[work[MAPS]] else FAR
 
 
 @inline_kernel
 def has_new_ready_node(bits: Ints, room: int, ready: Ints, m: int) -> bool:
-    """Return whether the map behind map m has a node of `ready` that map m lacks."""
+    """Return whether the map after map m has a node of `ready` that map m lacks."""
     for w in range(ready.size):  # noqa: SIM110 no generators in kernels
         if ready[w] & bits[w * room + m + 1] & ~bits[w * room + m]:
             return True
@@ -184,29 +192,34 @@ def has_new_ready_node(bits: Ints, room: int, ready: Ints, m: int) -> bool:
 def find_start_from(
     state: Ints, site: Ints, work: Ints, slot: int, base: int, begin: int, later: int
 ) -> int:
-    """The first start from `begin` on that is not after `later`, or NEVER; its nodes are CHOSEN."""
+    """Return the first start in [begin, later], and fill CHOSEN with its nodes; NEVER: there is
+    none."""
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
     usable, table, groups = section(work, USABLE), section(work, TABLE), work[GROUPS]
     rows = cut(table, base, table.size)
     need, pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
-    gone = 0
+    ended_groups = 0
     if begin > state[NOW]:
         ensure_later_rows(state, site, work, slot, base)
-        gone = (
+        ended_groups = (
             find_place_beyond(ends, groups, begin if site[SITE_RELEASE] >= V26_05 else begin - 1)
             - 1
         )
-    if has_enough_nodes(work, usable, cut(rows, gone * words, (gone + 1) * words), need, pinned):
-        choose_nodes_after_group(state, site, work, slot, base, gone, pinned)
+    if has_enough_nodes(
+        work, usable, cut(rows, ended_groups * words, (ended_groups + 1) * words), need, pinned
+    ):
+        choose_nodes_after_group(state, site, work, slot, base, ended_groups, pinned)
         return begin
     ensure_later_rows(state, site, work, slot, base)
-    stop = find_place_beyond(ends, groups, later)
-    last = (stop - 1) * words
-    if stop - 1 <= gone or not has_enough_nodes(
+    groups_until_later = find_place_beyond(ends, groups, later)
+    last = (groups_until_later - 1) * words
+    if groups_until_later - 1 <= ended_groups or not has_enough_nodes(
         work, usable, cut(rows, last, last + words), need, pinned
     ):
         return NEVER
-    group = find_first_group(state, work, usable, rows, gone, stop, need, pinned)
+    group = find_first_group(
+        state, work, usable, rows, ended_groups, groups_until_later, need, pinned
+    )
     choose_nodes_after_group(state, site, work, slot, base, group, pinned)
     if site[SITE_RELEASE] >= V26_05:
         group = find_last_holder(work, group)
@@ -215,19 +228,27 @@ def find_start_from(
 
 @inline_kernel
 def find_first_group(
-    state: Ints, work: Ints, usable: Ints, rows: Ints, gone: int, stop: int, need: int, pinned: bool
+    state: Ints,
+    work: Ints,
+    usable: Ints,
+    rows: Ints,
+    ended_groups: int,
+    stop: int,
+    need: int,
+    pinned: bool,
 ) -> int:
-    """The first end that is looked at after which enough usable nodes fit; one comes before `stop`.
+    """Return the first tested group of ends after which enough usable nodes fit. There must be one
+    before `stop`.
 
-    As bitmap_backfill.find_first_group, but that it begins behind `gone` and ends with the last
+    Like bitmap_backfill.find_first_group, but from the group after `ended_groups` to the last one
     before `stop`.
     """
     words, groups, ends = usable.size, work[GROUPS], section(work, GROUP_END)
     ensure_pieces(state, work)
-    g = find_next_usable_group(work, usable, gone + 1)
-    first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
+    g = find_next_usable_group(work, usable, ended_groups + 1)
+    first, window, last_tested = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
     while g < stop:
-        last = g
+        last_tested = g
         if g + 1 < groups and ends[g + 1] <= first + window:
             end = min(find_place_beyond(ends, groups, first + window), stop)
             g = find_next_usable_group(work, usable, max(g + 1, end - 1))
@@ -237,16 +258,16 @@ def find_first_group(
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
         g = find_next_usable_group(work, usable, g + 1)
-    following = find_next_usable_group(work, usable, last + 1)
-    while following < stop:
-        last = following
-        following = find_next_usable_group(work, usable, last + 1)
-    return last
+    next_group = find_next_usable_group(work, usable, last_tested + 1)
+    while next_group < stop:
+        last_tested = next_group
+        next_group = find_next_usable_group(work, usable, last_tested + 1)
+    return last_tested
 
 
 @inline_kernel
 def find_last_holder(work: Ints, group: int) -> int:
-    """The last group up to this one whose job has one of the chosen nodes."""
+    """Return the last group up to this one whose job has one of the chosen nodes."""
     firsts, words, bits = (
         section(work, GROUP_PIECE),
         section(work, PIECE_WORD),

@@ -48,7 +48,7 @@ NEVER: Final = -2
 
 @inline_kernel
 def round_to_grid(at: int, grid: int) -> int:
-    """Up to the planning grid."""
+    """Round an instant up to the planning grid, in seconds."""
     return (at + grid - 1) // grid * grid
 
 
@@ -56,11 +56,11 @@ def round_to_grid(at: int, grid: int) -> int:
 def count_nodes_up(state: Ints, slot: int) -> int:
     """Count the nodes of a running job that others can have after it."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     if not state[NOT_UP]:
-        return live[at + NODES]
+        return live[record + NODES]
     names, nexts, up = section(state, CELL_NODE), section(state, CELL_NEXT), section(state, UP_BITS)
-    n, cell = 0, live[at + ALLOCATED]
+    n, cell = 0, live[record + ALLOCATED]
     while cell != NONE:
         n += has_node(up, names[cell])
         cell = nexts[cell]
@@ -69,7 +69,8 @@ def count_nodes_up(state: Ints, slot: int) -> int:
 
 @kernel
 def build_profile(state: Ints, site: Ints, work: Ints) -> int:
-    """Free nodes from now on, by the running jobs' limits; the number of steps."""
+    """Fill TIMES and FREE with the steps of free nodes from now on, by the running jobs' time
+    limits. Returns the number of steps."""
     times, free = section(work, TIMES), section(work, FREE)
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
     now, grid = state[NOW], site[SITE_BF_RESOLUTION]
@@ -77,11 +78,11 @@ def build_profile(state: Ints, site: Ints, work: Ints) -> int:
     times[0], free[0] = now, state[IDLE]
     n = 1
     for i in range(state[RUNNING]):
-        at = round_to_grid(max(ends[i], now + 1), grid)
-        if at >= horizon:
+        instant = round_to_grid(max(ends[i], now + 1), grid)
+        if instant >= horizon:
             break
-        if at != times[n - 1]:
-            times[n], free[n] = at, free[n - 1]
+        if instant != times[n - 1]:
+            times[n], free[n] = instant, free[n - 1]
             n += 1
         free[n - 1] += count_nodes_up(state, slots[i])
     return n
@@ -89,30 +90,32 @@ def build_profile(state: Ints, site: Ints, work: Ints) -> int:
 
 @kernel
 def compute_reach(work: Ints, steps: int, now: int) -> int:
-    """REACH[n] becomes how long n nodes stay free from now on; how many are free now."""
+    """Fill REACH[n] with the seconds for which n nodes stay free from now on. Returns the number of
+    nodes that are free now."""
     times, free, longest = section(work, TIMES), section(work, FREE), section(work, REACH)
-    left = free[0]
+    free_nodes = free[0]
     for i in range(1, steps):
-        while left > free[i]:
-            longest[left] = times[i] - now
-            left -= 1
-        if not left:
+        while free_nodes > free[i]:
+            longest[free_nodes] = times[i] - now
+            free_nodes -= 1
+        if not free_nodes:
             break
-    while left > 0:
-        longest[left] = FAR
-        left -= 1
+    while free_nodes > 0:
+        longest[free_nodes] = FAR
+        free_nodes -= 1
     return free[0]
 
 
 @inline_kernel
-def find_last_startable(state: Ints, work: Ints, most: int, first: int, last: int) -> int:
-    """The last place in [first, last] whose job could start now by number; or less than first.
+def find_last_startable(state: Ints, work: Ints, most_nodes: int, first: int, last: int) -> int:
+    """Return the last place in [first, last] whose job could start now by its number of nodes; less
+    than `first`: there is none.
 
     Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
     """
     longest = section(work, REACH)
     sizes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
-    while last >= first and (sizes[last] > most or limits[last] > longest[sizes[last]]):
+    while last >= first and (sizes[last] > most_nodes or limits[last] > longest[sizes[last]]):
         last -= 1
     return last
 
@@ -121,19 +124,20 @@ def find_last_startable(state: Ints, work: Ints, most: int, first: int, last: in
 def plan_queue_places(
     state: Ints, site: Ints, work: Ints, first: int, end: int, steps: int, earliest: int
 ) -> tuple[int, int, int]:
-    """Reserve the first place of its size for each job at the places [first, end) of the queue, up
-    to one that starts now. The last place so done, its start or NEVER, and the number of steps.
+    """Reserve nodes for each job at the places [first, end) of the queue, from the first step with
+    enough free nodes on, up to the first job that starts now.
 
-    Space only shrinks within a pass, and steps are only added, so an equal job need not look before
-    the step at which the last one's search ended, unless that began at an `earliest`.
+    Returns the last place done, its job's start or NEVER, and the number of steps. A pass only
+    reserves and only adds steps. So the search for a job of the same shape may begin at the step at
+    which the last such search ended, unless that one began at an `earliest`.
     """
     times, free = section(work, TIMES), section(work, FREE)
     stamps, memos, stamp = section(work, MEMO_STAMP), section(work, MEMO), work[STAMP]
     sizes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
     shapes, now, grid = column(state, QUEUE_SHAPE), state[NOW], site[SITE_BF_RESOLUTION]
     horizon, start = now + site[SITE_BF_WINDOW], NEVER
-    for at in range(first, end):
-        need, limit, shape = sizes[at], limits[at], NONE if earliest else shapes[at]
+    for place in range(first, end):
+        need, limit, shape = sizes[place], limits[place], NONE if earliest else shapes[place]
         i = find_first_step(times, steps, earliest) if earliest else 0
         if shape != NONE and stamps[shape] == stamp:
             i = memos[shape]
@@ -146,21 +150,21 @@ def plan_queue_places(
         start = times[i]
         for k in range(i, j):
             free[k] -= need
-        over = round_to_grid(start + limit, grid)
-        if over < horizon and (j == steps or times[j] != over):
+        end_on_grid = round_to_grid(start + limit, grid)
+        if end_on_grid < horizon and (j == steps or times[j] != end_on_grid):
             shift_back(cut(times, j, steps + 1))
             shift_back(cut(free, j, steps + 1))
-            times[j], free[j] = over, free[j - 1] + need
+            times[j], free[j] = end_on_grid, free[j - 1] + need
             steps += 1
         if start == now:
-            return at, start, steps
+            return place, start, steps
     return end - 1, start, steps
 
 
 @inline_kernel
 def find_gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[int, int]:
-    """The first steps [i, j), from step i on, with so many free nodes for so long; i behind all
-    where there are none."""
+    """Return the first steps [i, j), from step i on, that have `need` free nodes for `limit`
+    seconds; (steps, steps): there are none."""
     steps = times.size
     while i < steps:
         if free[i] < need:
@@ -179,7 +183,7 @@ def find_gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[in
 
 @inline_kernel
 def find_first_step(times: Ints, steps: int, earliest: int) -> int:
-    """The first step that does not begin before `earliest`."""
+    """Return the first step that does not begin before `earliest`."""
     low, high = 0, steps
     while low < high:
         middle = (low + high) >> 1
@@ -191,17 +195,16 @@ def find_first_step(times: Ints, steps: int, earliest: int) -> int:
 
 
 @kernel
-def find_pinned_start(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
-    """Find when the last node of WANTED comes free by the limits.
-
-    `given`: the nodes given away in this pass.
+def find_pinned_start(state: Ints, site: Ints, work: Ints, allocated: Ints) -> int:
+    """Find when the last node of WANTED becomes free by the running jobs' time limits; 0: all are
+    free. The end of the window if a node is down or was allocated in this pass (`allocated`).
     """
     wanted = section(work, WANTED)
     up = section(state, UP_BITS)
     now, grid = state[NOW], site[SITE_BF_RESOLUTION]
     horizon = now + site[SITE_BF_WINDOW]
     for w in range(wanted.size):
-        if wanted[w] & ~up[w] or wanted[w] & given[w]:
+        if wanted[w] & ~up[w] or wanted[w] & allocated[w]:
             return horizon
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)

@@ -64,7 +64,8 @@ from mirage.simulator.state.node_selection import (
 
 @kernel
 def begin_groups(state: Ints, work: Ints) -> None:
-    """The running jobs' ends in order, one group each; 0 is now. Tables of before are void."""
+    """Fill the groups: group 0 is now, and then one group for each running job, by their ends. All
+    tables become void."""
     ends, group_end, last = (
         section(state, RUN_END),
         section(work, GROUP_END),
@@ -82,7 +83,8 @@ def begin_groups(state: Ints, work: Ints) -> None:
 
 @kernel
 def copy_present_nodes(state: Ints, work: Ints) -> None:
-    """Nodes as they are now, to take running jobs from."""
+    """Copy the present use of all nodes to the THEN_ sections, from which running jobs are removed
+    one by one."""
     copy_into(section(state, NODE_JOBS), section(work, THEN_JOBS))
     copy_into(section(state, NODE_CPUS), section(work, THEN_CPUS))
     copy_into(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
@@ -91,36 +93,36 @@ def copy_present_nodes(state: Ints, work: Ints) -> None:
 
 @inline_kernel
 def remove_job_from_node(
-    live: Ints, site: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
+    live: Ints, site: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, record: int, node: int
 ) -> None:
-    """The job at `at` would have left this node."""
+    """Remove the running job at `record` from this node."""
     jobs[node] -= 1
-    if live[at + WHOLE]:
+    if live[record + WHOLE]:
         cpus[node] = section(site, CAPACITY_CPUS)[node]
         memory[node] = section(site, CAPACITY_MEMORY)[node]
         gpus[node] = section(site, CAPACITY_GPUS)[node]
     else:
-        cpus[node] += live[at + CPUS]
-        memory[node] += live[at + MEMORY]
-        gpus[node] += live[at + GPUS]
+        cpus[node] += live[record + CPUS]
+        memory[node] += live[record + MEMORY]
+        gpus[node] += live[record + GPUS]
 
 
 @inline_kernel
 def has_room_then(
-    live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
+    live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, record: int, node: int
 ) -> bool:
-    """Return whether one node's part of the job at `at` would fit then."""
+    """Return whether one node's part of the job at `record` would fit then."""
     return (
-        (not live[at + WHOLE] or jobs[node] == 0)
-        and cpus[node] >= live[at + CPUS]
-        and memory[node] >= live[at + MEMORY]
-        and gpus[node] >= live[at + GPUS]
+        (not live[record + WHOLE] or jobs[node] == 0)
+        and cpus[node] >= live[record + CPUS]
+        and memory[node] >= live[record + MEMORY]
+        and gpus[node] >= live[record + GPUS]
     )
 
 
 @inline_kernel
 def ensure_pieces(state: Ints, work: Ints) -> None:
-    """The nodes of the running jobs, where they have not been asked for in this pass."""
+    """Fill the pieces, the nodes of the running jobs, if they are not filled yet."""
     if work[PIECES_STAMP] != work[TABLE_STAMP]:
         work[PIECES_STAMP] = work[TABLE_STAMP]
         fill_pieces(state, work)
@@ -128,7 +130,7 @@ def ensure_pieces(state: Ints, work: Ints) -> None:
 
 @kernel
 def fill_pieces(state: Ints, work: Ints) -> None:
-    """A job's nodes stand in its chain word by word."""
+    """Fill the pieces. A chain lists a job's nodes word by word, so each word gives one piece."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     firsts, slots = section(work, GROUP_PIECE), section(state, RUN_SLOT)
     words, bits = section(work, PIECE_WORD), section(work, PIECE_BITS)
@@ -148,7 +150,8 @@ def fill_pieces(state: Ints, work: Ints) -> None:
 
 @inline_kernel
 def get_table_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """Return where the table of the job's kind begins; its first row, what fits now, is filled."""
+    """Return where the table of the job's kind begins. Its first row, the nodes that fit now, is
+    filled."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     height = section(work, GROUP_END).size * site[SITE_WORDS]
     places = section(work, KIND_TABLE)
@@ -160,7 +163,7 @@ def get_table_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
 
 @kernel
 def assign_table(work: Ints, kind: int) -> None:
-    """Give the kind the next place; where all are taken, what stood there is forgotten."""
+    """Give the kind the next place for a table. If no place is left, all tables become void."""
     if work[NEXT_TABLE] == work[TABLES]:
         work[TABLE_STAMP] += 1
         work[NEXT_TABLE] = 0
@@ -171,7 +174,7 @@ def assign_table(work: Ints, kind: int) -> None:
 
 @kernel
 def fill_first_row(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
-    """The first row of a table: the nodes that fit now."""
+    """Fill the first row of a table: the nodes that fit now."""
     live, table, words = section(state, LIVE), section(work, TABLE), site[SITE_WORDS]
     for w in range(words):
         first, word = w * WORD, 0
@@ -182,7 +185,7 @@ def fill_first_row(state: Ints, site: Ints, work: Ints, slot: int, base: int) ->
 
 @inline_kernel
 def ensure_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
-    """The other rows, where they have not been asked for in this pass."""
+    """Fill the other rows of a table, if they are not filled yet."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     if section(work, KIND_WHOLE)[kind] != work[TABLE_STAMP]:
         section(work, KIND_WHOLE)[kind] = work[TABLE_STAMP]
@@ -191,47 +194,47 @@ def ensure_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int)
 
 @kernel
 def fill_later_rows(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
-    """The other rows of a table: what fits more after each group of ends."""
+    """Fill the other rows of a table: the nodes that fit after each group of ends."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     firsts, pieces = section(work, GROUP_PIECE), section(work, PIECE_BITS)
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
-    words, at = site[SITE_WORDS], slot * RECORD
-    whole = section(work, TABLE)
-    table = cut(whole, base, whole.size)
+    words, record = site[SITE_WORDS], slot * RECORD
+    tables = section(work, TABLE)
+    table = cut(tables, base, tables.size)
     ensure_pieces(state, work)
     copy_present_nodes(state, work)
     for g in range(1, work[GROUPS]):
         row = cut(table, g * words, (g + 1) * words)
         copy_into(cut(table, (g - 1) * words, g * words), row)
-        who = slots[g - 1] * RECORD
+        leaving = slots[g - 1] * RECORD
         for i in range(firsts[g], firsts[g + 1]):
             w = section(work, PIECE_WORD)[i]
-            # Where it fits already, whoever leaves changes nothing.
+            # On nodes where the job fits already, a job that leaves changes nothing.
             word = pieces[i] & ~row[w]
             while word:
                 node = w * WORD + find_lowest_bit(word)
-                # Of equal nodes an empty one fits every kind, and nobody looks at it again.
-                fit = jobs[node] == 1 and not site[SITE_UNEQUAL]
-                if not fit:
-                    remove_job_from_node(live, site, jobs, cpus, memory, gpus, who, node)
-                    fit = has_room_then(live, jobs, cpus, memory, gpus, at, node)
-                if fit:
+                # If nodes are equal, an empty one fits every kind, so its use need not be updated.
+                fits = jobs[node] == 1 and not site[SITE_UNEQUAL]
+                if not fits:
+                    remove_job_from_node(live, site, jobs, cpus, memory, gpus, leaving, node)
+                    fits = has_room_then(live, jobs, cpus, memory, gpus, record, node)
+                if fits:
                     row[w] |= word & -word
                 word &= word - 1
 
 
 @kernel
 def compute_nodes_after_group(state: Ints, site: Ints, work: Ints, group: int) -> None:
-    """The nodes as they would be when that group has ended."""
+    """Fill the THEN_ sections with the nodes' use after that group has ended."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     slots = section(state, RUN_SLOT)
     copy_present_nodes(state, work)
     for i in range(section(work, GROUP_LAST)[group]):
-        who = slots[i] * RECORD
-        cell = live[who + ALLOCATED]
+        leaving = slots[i] * RECORD
+        cell = live[leaving + ALLOCATED]
         while cell != NONE:
-            remove_job_from_node(live, site, jobs, cpus, memory, gpus, who, names[cell])
+            remove_job_from_node(live, site, jobs, cpus, memory, gpus, leaving, names[cell])
             cell = nexts[cell]

@@ -7,7 +7,7 @@ from mirage.simulator.arrays.layout import (
     CHOSEN,
     CLOSED,
     FAR,
-    FOUND,
+    FITTING,
     FULL_AT,
     GPUS,
     IDLE,
@@ -65,10 +65,14 @@ from mirage.simulator.state.usage_limits import is_over_limits
 
 @kernel
 def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
-    """Start jobs strictly in order; the first of a partition that does not fit closes it."""
+    """Start jobs strictly in order of priority. The first job of a partition that does not fit
+    closes the partition for this pass.
+
+    A pass tries at most SITE_DEPTH jobs, except the one at each multiple of the interval.
+    """
     state[MAIN_DUE] = 0
-    full = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
-    if full:
+    is_unbounded = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
+    if is_unbounded:
         state[FULL_AT] = FAR
     if not state[QUEUED]:
         return
@@ -76,45 +80,46 @@ def run_main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     usable = section(work, SPARE)
     if has_named_nodes(state, site):
         copy_into(section(state, UP_BITS), usable)
-    closed = section(work, CLOSED)
-    closed[:] = 0
-    live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
+    is_closed = section(work, CLOSED)
+    is_closed[:] = 0
+    live, open_count, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
     begin_walk(state, work)
-    while open_left:
-        at = find_turn(state, site, work)
-        if at < 0:
+    while open_count:
+        place = find_turn(state, site, work)
+        if place < 0:
             return
-        slot = column(state, QUEUE_SLOT)[at]
+        slot = column(state, QUEUE_SLOT)[place]
         partition = live[slot * RECORD + PARTITION]
-        if closed[partition] or is_over_limits(state, site, slot):
-            pass_place(state, work, at)
+        if is_closed[partition] or is_over_limits(state, site, slot):
+            pass_place(state, work, place)
             continue
-        if attempts == site[SITE_DEPTH] and not full:
+        if attempts == site[SITE_DEPTH] and not is_unbounded:
             interval = site[SITE_SCHED_INTERVAL]
             state[FULL_AT] = (state[NOW] // interval + 1) * interval
             return
         attempts += 1
-        # Planning by number every partition has all nodes: one that is closed leaves none.
-        none_left = not site[SITE_BY_NAME] and open_left < site[SITE_PARTITIONS]
-        if not none_left and try_start(state, site, work, slot, usable):
-            start_current_job(state, site, results, work, at)
+        # If plans are by number, every partition has all nodes, so one closed partition leaves no
+        # nodes for the others.
+        has_no_nodes = not site[SITE_BY_NAME] and open_count < site[SITE_PARTITIONS]
+        if not has_no_nodes and try_start(state, site, work, slot, usable):
+            start_current_job(state, site, results, work, place)
             continue
-        pass_place(state, work, at)
+        pass_place(state, work, place)
         if live[slot * RECORD + PIN] == NONE:
-            closed[partition] = 1
-            open_left -= 1
+            is_closed[partition] = 1
+            open_count -= 1
             close_partition(state, site, usable, partition)
 
 
 @inline_kernel
 def has_named_nodes(state: Ints, site: Ints) -> bool:
-    """Return whether anybody asks which nodes are usable, and not just how many are idle."""
+    """Return whether it matters which nodes are usable, and not only how many are idle."""
     return bool(site[SITE_BY_NAME] or state[PINNED])
 
 
 @kernel
 def close_partition(state: Ints, site: Ints, usable: Ints, partition: int) -> None:
-    """A closed partition's nodes are nobody's in this pass."""
+    """Remove a closed partition's nodes from `usable`: no job gets them in this pass."""
     if not has_named_nodes(state, site):
         return
     bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
@@ -126,10 +131,10 @@ def close_partition(state: Ints, site: Ints, usable: Ints, partition: int) -> No
 def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Return whether the job can start now; if so, section CHOSEN holds its nodes."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PIN] != NONE:
+    record = slot * RECORD
+    if live[record + PIN] != NONE:
         return try_start_pinned(state, site, work, slot, usable)
-    need, chosen = live[at + NODES], section(work, CHOSEN)
+    need, chosen = live[record + NODES], section(work, CHOSEN)
     if not site[SITE_BY_NAME]:
         if need > state[IDLE] or (
             state[PINNED] and not has_room_beside_pinned(state, work, slot, usable)
@@ -137,41 +142,45 @@ def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> b
             return False
         choose_idle_nodes(state, work, need, usable)
         return True
-    mine, found = section(work, USABLE), section(work, FOUND)
-    filter_allowed_nodes(site, state, slot, usable, mine)
-    if find_fitting_nodes(state, site, live, at, mine, found) < need:
+    allowed, fitting = section(work, USABLE), section(work, FITTING)
+    filter_allowed_nodes(site, state, slot, usable, allowed)
+    if find_fitting_nodes(state, site, live, record, allowed, fitting) < need:
         return False
-    if live[at + WHOLE]:
-        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
+    if live[record + WHOLE]:
+        choose_by_name(site, fitting, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        alike = should_count_alike(site, live[at + GPUS])
-        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
+        counts_alike = should_count_alike(site, live[record + GPUS])
+        choose_by_name(site, fitting, section(state, NODE_CPUS), counts_alike, need, chosen)
     return True
 
 
 @kernel
 def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Return whether the pinned jobs ahead leave enough idle nodes."""
-    idle, found = section(state, IDLE_BITS), section(work, FOUND)
+    idle, available = section(state, IDLE_BITS), section(work, FITTING)
     n = 0
     for w in range(idle.size):
-        found[w] = idle[w] & usable[w]
-        n += ones(found[w])
+        available[w] = idle[w] & usable[w]
+        n += ones(available[w])
     return n >= section(state, LIVE)[slot * RECORD + NODES]
 
 
 @kernel
 def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
-    """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
+    """Fill section CHOSEN with idle nodes of `usable`. Nodes that pinned jobs ask for come last."""
     chosen = section(work, CHOSEN)
     if not state[PINNED]:
         choose_by_number(section(state, IDLE_BITS), need, cut(chosen, 0, 0), chosen, chosen)
         return
-    idle, mine, wanted = section(state, IDLE_BITS), section(work, USABLE), section(work, WANTED)
+    idle, available, wanted = (
+        section(state, IDLE_BITS),
+        section(work, USABLE),
+        section(work, WANTED),
+    )
     for w in range(idle.size):
-        mine[w] = idle[w] & usable[w]
+        available[w] = idle[w] & usable[w]
     collect_pinned_nodes(state, wanted)
-    choose_by_number(mine, need, wanted, section(work, FOUND), chosen)
+    choose_by_number(available, need, wanted, section(work, FITTING), chosen)
 
 
 @kernel
@@ -180,32 +189,35 @@ def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Int
 
     If it cannot, its nodes leave `usable`.
     """
-    live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
+    live, wanted, allowed = section(state, LIVE), section(work, WANTED), section(work, USABLE)
     copy_node_list(state, slot, wanted)
-    filter_allowed_nodes(site, state, slot, usable, mine)
-    fit = is_node_list_usable(state, site, live, slot * RECORD, mine, wanted)
-    if fit:
+    filter_allowed_nodes(site, state, slot, usable, allowed)
+    fits = is_node_list_usable(state, site, live, slot * RECORD, allowed, wanted)
+    if fits:
         copy_into(wanted, section(work, CHOSEN))
     else:
         for w in range(site[SITE_WORDS]):
             usable[w] &= ~wanted[w]
-    return fit
+    return fits
 
 
 @kernel
-def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
-    """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
+def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, allowed: Ints) -> None:
+    """Fill `allowed` with the usable nodes of the job's partition that no reservation keeps from
+    it."""
     live, bits = section(state, LIVE), section(site, PARTITION_BITS)
-    at, words = slot * RECORD, site[SITE_WORDS]
+    record, words = slot * RECORD, site[SITE_WORDS]
     for w in range(words):
-        mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
-    bitmap_backfill.remove_reserved_nodes(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
+        allowed[w] = usable[w] & bits[live[record + PARTITION] * words + w]
+    bitmap_backfill.remove_reserved_nodes(
+        site, state[NOW], state[NOW] + live[record + LIMIT], allowed
+    )
 
 
 @kernel
-def start_current_job(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
-    """The job whose turn it is starts on section CHOSEN."""
-    was_old = at < state[YOUNG_FIRST]
+def start_current_job(state: Ints, site: Ints, results: Ints, work: Ints, place: int) -> None:
+    """Start the walk's current job on the nodes of section CHOSEN."""
+    was_old = place < state[YOUNG_FIRST]
     first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
-    start_job(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
+    start_job(state, site, results, column(state, QUEUE_SLOT)[place], section(work, CHOSEN))
     adjust_after_start(state, work, was_old, first)

@@ -31,32 +31,33 @@ from mirage.simulator.slurm_release import V24_11
 
 @kernel
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
-    """One map of all nodes that are up, cut by the reservations where the release's are."""
+    """Begin with one map of all nodes that are up. Before 24.11 it is also cut at the
+    reservations."""
     at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
-    ready, mine = section(work, READY), section(site, PARTITION_BITS)
+    ready, members = section(work, READY), section(site, PARTITION_BITS)
     words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
     at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
     for w in range(words):
         bits[w * at.size] = up[w]
-    for i in range(mine.size):
-        ready[i] = mine[i] & up[i % words]
+    for i in range(members.size):
+        ready[i] = members[i] & up[i % words]
     work[MAPS] = 1
     section(work, MAP_GAINS)[0] = 0
     if site[SITE_RELEASE] >= V24_11:
         at[1] = at[1] // grid * grid
         return
-    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] > now:
             remove_nodes(
                 site, work, max(spans[2 * r], now), spans[2 * r + 1],
-                cut(reserved, r * words, (r + 1) * words),
+                cut(reservation_bits, r * words, (r + 1) * words),
             )  # fmt: skip
 
 
 @kernel
 def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
-    """The maps lose `nodes` in [begin, end)."""
+    """Remove `nodes` from the maps in [begin, end)."""
     at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
     begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
     if begin >= end:
@@ -70,7 +71,7 @@ def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> N
     if site[SITE_RELEASE] >= V24_11:
         merge_equal_map(work, words, first, behind)
         return
-    # Between two of them that lost the same nodes a difference may have gone too.
+    # Two neighbouring maps may have become equal, since both lost the nodes by which they differed.
     for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
         if has_new_node(bits, at.size, m - 1, m) or has_new_node(bits, at.size, m, m - 1):
             continue
@@ -94,7 +95,7 @@ def merge_equal_map(work: Ints, words: int, first: int, behind: int) -> None:
 
 @kernel
 def split_map(work: Ints, words: int, instant: int) -> int:
-    """The map that begins at an instant, which is made where there is none."""
+    """Return the map that begins at `instant`. If there is none, a map is split there."""
     at, bits = section(work, MAP_AT), section(work, MAP_BITS)
     m = find_place_beyond(at, work[MAPS] + 1, instant - 1)
     m = 0 if at[0] == instant else m
@@ -108,20 +109,20 @@ def split_map(work: Ints, words: int, instant: int) -> int:
 
 
 @kernel
-def shift_maps(work: Ints, words: int, first: int, by: int) -> None:
-    """Move the maps from `first` on by one place."""
+def shift_maps(work: Ints, words: int, first: int, shift: int) -> None:
+    """Move the maps from `first` on by one place; `shift` is 1 or -1."""
     at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
-    work[MAPS] = maps + by
-    move_slice(at, first, maps + 1, by)
-    move_slice(section(work, MAP_GAINS), first, maps, by)
+    work[MAPS] = maps + shift
+    move_slice(at, first, maps + 1, shift)
+    move_slice(section(work, MAP_GAINS), first, maps, shift)
     for w in range(words):
-        move_slice(bits, w * at.size + first, w * at.size + maps, by)
+        move_slice(bits, w * at.size + first, w * at.size + maps, shift)
 
 
 @inline_kernel
-def move_slice(values: Ints, first: int, end: int, by: int) -> None:
-    """Move what stands in [first, end) by one place."""
-    if by > 0:
+def move_slice(values: Ints, first: int, end: int, shift: int) -> None:
+    """Move the values of [first, end) by one place; `shift` is 1 or -1."""
+    if shift > 0:
         for i in range(end - 1, first - 1, -1):
             values[i + 1] = values[i]
     else:
@@ -140,7 +141,7 @@ def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
 
 @inline_kernel
 def mark_gains(work: Ints, first: int, end: int) -> None:
-    """Section MAP_GAINS for the maps [first, end)."""
+    """Fill section MAP_GAINS for the maps [first, end)."""
     gains, bits, room = (
         section(work, MAP_GAINS),
         section(work, MAP_BITS),
@@ -152,7 +153,8 @@ def mark_gains(work: Ints, first: int, end: int) -> None:
 
 @inline_kernel
 def find_place_beyond(instants: Ints, n: int, instant: int) -> int:
-    """The first place but 0 of ascending instants that is after an instant; n: none."""
+    """Return the first place, from 1 on, of ascending instants that is after `instant`; n: there
+    is none."""
     low, high = 1, n
     while low < high:
         middle = (low + high) >> 1
@@ -165,7 +167,7 @@ def find_place_beyond(instants: Ints, n: int, instant: int) -> int:
 
 @inline_kernel
 def find_map_at(at: Ints, maps: int, m: int, instant: int) -> int:
-    """The first map from m on that ends after an instant; `maps`: none."""
+    """Return the first map from m on that ends after `instant`; `maps`: there is none."""
     while m < maps and at[m + 1] <= instant:
         m += 1
     return m
@@ -173,7 +175,7 @@ def find_map_at(at: Ints, maps: int, m: int, instant: int) -> int:
 
 @inline_kernel
 def find_map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
-    """The first map from m on that begins after an instant; `maps`: none."""
+    """Return the first map from m on that begins after `instant`; `maps`: there is none."""
     while m < maps and at[m] <= instant:
         m += 1
     return m
@@ -181,7 +183,9 @@ def find_map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
 
 @inline_kernel
 def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
-    """The `later` of step 1 for [begin, end], or FAR; map `first` is the first after `begin`."""
+    """Return the next instant at which nodes become free of plans, for a search for [begin, end]
+    whose first map is `first`; FAR: there is none. It is `later` of docs/reference/simulator.md 7.
+    """
     m = first
     while m < maps:
         if gains[m]:
@@ -196,7 +200,7 @@ def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> i
 def fill_unpromised_nodes(
     bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints
 ) -> None:
-    """`usable` becomes the nodes of `ready` that all maps [first, behind) have."""
+    """Fill `usable` with the nodes of `ready` that are in all maps of [first, behind)."""
     for w in range(ready.size):
         word = ready[w]
         for i in range(w * room + first, w * room + behind):
@@ -221,7 +225,7 @@ def is_free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
 
 @kernel
 def book_plan(site: Ints, work: Ints, start: int, limit: int) -> None:
-    """The maps lose the chosen nodes for the time of the plan, on the grid."""
+    """Remove the chosen nodes from the maps for the time of the plan, on the grid."""
     grid = site[SITE_BF_RESOLUTION]
     remove_nodes(
         site, work, start // grid * grid, round_plan_end(site, start + limit), section(work, CHOSEN)
@@ -230,7 +234,7 @@ def book_plan(site: Ints, work: Ints, start: int, limit: int) -> None:
 
 @kernel
 def book_running_job(state: Ints, site: Ints, work: Ints, limit: int) -> None:
-    """The maps lose the chosen nodes of a whole-node job that has started in this pass."""
+    """Remove the chosen nodes of a whole-node job that has started in this pass from the maps."""
     end = round_plan_end(site, state[NOW] + limit)
     remove_nodes(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
 

@@ -30,7 +30,7 @@ from mirage.simulator.state.priority_queue import get_part_bounds, refresh_satur
 
 @kernel
 def begin_walk(state: Ints, work: Ints) -> None:
-    """Go to the first job; the last is the last of the queue."""
+    """Begin a walk of the whole queue, at its first job."""
     work[WALK_OLD], work[WALK_YOUNG] = state[OLD_FIRST], state[YOUNG_FIRST]
     work[LAST_OLD], work[LAST_YOUNG] = (
         get_part_bounds(state, 1)[1] - 1,
@@ -40,12 +40,12 @@ def begin_walk(state: Ints, work: Ints) -> None:
 
 @kernel
 def limit_walk(state: Ints, site: Ints, work: Ints, most: int) -> None:
-    """A walk that has just begun ends with the first `most` in order, if not before."""
+    """Let a walk that has just begun end after the first `most` jobs in order."""
     i, j = work[WALK_OLD], work[WALK_YOUNG]
     old, young = work[LAST_OLD] - i + 1, work[LAST_YOUNG] - j + 1
     if old + young <= most:
         return
-    # How many of them are old: halving, as the more are taken of one part, the fewer of the other.
+    # Find how many of the `most` jobs are old, by halving: each old one more is one young one less.
     low, high = max(0, most - young), min(most, old)
     while low < high:
         middle = (low + high) >> 1
@@ -58,7 +58,8 @@ def limit_walk(state: Ints, site: Ints, work: Ints, most: int) -> None:
 
 @kernel
 def begin_test_walk(state: Ints, site: Ints, work: Ints) -> None:
-    """A walk to those who can have a test: where nobody can be skipped, the first ones."""
+    """Begin a walk to the jobs that backfill can test. If no job can be skipped, these are the
+    first bf_max_job_test ones."""
     begin_walk(state, work)
     if not (site[SITE_LIMITS] or site[SITE_BF_USER] or state[QUEUED_ARRAYS]):
         limit_walk(state, site, work, site[SITE_BF_TEST])
@@ -66,7 +67,7 @@ def begin_test_walk(state: Ints, site: Ints, work: Ints) -> None:
 
 @inline_kernel
 def find_turn(state: Ints, site: Ints, work: Ints) -> int:
-    """The place of the job whose turn it is, or -1 where nobody is left up to the last places."""
+    """Return the place of the walk's current job; -1: the walk is over."""
     i, j = work[WALK_OLD], work[WALK_YOUNG]
     if i > work[LAST_OLD] and j > work[LAST_YOUNG]:
         return -1
@@ -87,55 +88,61 @@ def is_old_first(state: Ints, site: Ints, i: int, j: int) -> bool:
 
 @inline_kernel
 def move_to_place(state: Ints, work: Ints, place: int) -> None:
-    """Pass by those of one part up to this place, whose turn it is then."""
+    """Make the job at this place the walk's next one of its part."""
     work[WALK_OLD if place < state[YOUNG_FIRST] else WALK_YOUNG] = place
 
 
 @inline_kernel
 def pass_place(state: Ints, work: Ints, place: int) -> None:
-    """Go on behind the job at this place."""
+    """Go on to the job after this place."""
     work[WALK_OLD if place < state[YOUNG_FIRST] else WALK_YOUNG] = place + 1
 
 
 @kernel
 def find_run_end(state: Ints, site: Ints, work: Ints, place: int, most: int) -> int:
-    """Behind the last of at most so many jobs that follow the one whose turn it is, in its part and
-    in turn; none but the first has a mark."""
+    """Return the end of a run of jobs from `place`, the current one: at most `most` jobs of one
+    part whose turns follow each other. No job of the run but the first has a mark."""
     i, j, marks = work[WALK_OLD], work[WALK_YOUNG], column(state, QUEUE_MARK)
     old = int(place < state[YOUNG_FIRST])
     end = min(place + most, get_part_bounds(state, old)[1])
     if j > work[LAST_YOUNG] if old else i > work[LAST_OLD]:
         end = min(end, (work[LAST_OLD] if old else work[LAST_YOUNG]) + 1)
-    alone = j >= get_part_bounds(state, 0)[1] if old else i >= get_part_bounds(state, 1)[1]
-    at = place + 1
-    while at < end and not marks[at]:
-        if not alone and is_old_first(state, site, at if old else i, j if old else at) != old:
+    has_one_part = j >= get_part_bounds(state, 0)[1] if old else i >= get_part_bounds(state, 1)[1]
+    next_place = place + 1
+    while next_place < end and not marks[next_place]:
+        if (
+            not has_one_part
+            and is_old_first(state, site, next_place if old else i, j if old else next_place) != old
+        ):
             break
-        at += 1
-    return at
+        next_place += 1
+    return next_place
 
 
 @inline_kernel
 def adjust_after_start(state: Ints, work: Ints, was_old: int, first: int) -> None:
-    """The job whose turn it was has left its part, which began at `first`: those behind moved up
-    by one, or those ahead back."""
+    """Adjust the walk after its current job has left its part of the queue, which began at `first`.
+
+    Either the jobs behind it have moved up by one place, or the jobs ahead of it have moved back.
+    """
     if was_old:
-        moved = state[OLD_FIRST] - first
-        work[WALK_OLD] += moved
-        work[LAST_OLD] += moved - 1
+        shift = state[OLD_FIRST] - first
+        work[WALK_OLD] += shift
+        work[LAST_OLD] += shift - 1
     else:
-        moved = state[YOUNG_FIRST] - first
-        work[WALK_YOUNG] += moved
-        work[LAST_YOUNG] += moved - 1
+        shift = state[YOUNG_FIRST] - first
+        work[WALK_YOUNG] += shift
+        work[LAST_YOUNG] += shift - 1
 
 
 @kernel
-def fill_slots_in_order(state: Ints, site: Ints, work: Ints, found: Ints) -> None:
-    """`found` becomes the slots in order; at least as long as the queue."""
+def fill_slots_in_order(state: Ints, site: Ints, work: Ints, ordered_slots: Ints) -> None:
+    """Fill `ordered_slots` with the slots of the queued jobs in order. It must be at least as long
+    as the queue."""
     refresh_saturated(state, site)
     slots = column(state, QUEUE_SLOT)
     begin_walk(state, work)
     for k in range(state[QUEUED]):
         place = find_turn(state, site, work)
-        found[k] = slots[place]
+        ordered_slots[k] = slots[place]
         pass_place(state, work, place)

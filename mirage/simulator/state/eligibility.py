@@ -5,20 +5,16 @@ from mirage.domain.arrays import Ints
 from mirage.simulator.arrays.event_heap import push_event
 from mirage.simulator.arrays.jit import kernel
 from mirage.simulator.arrays.layout import (
-    AFTER,
     ANY_OF,
     AT_BEGIN,
     BACKFILL_AT,
     BEGIN,
-    COMING,
     EDGE,
     EDGE_COLUMNS,
     EDGES,
     ELIGIBLE,
-    ELIGIBLE_NOW,
     END_COMPLETED,
     FAR,
-    GONE,
     HELD,
     ID,
     IN_PASS,
@@ -26,21 +22,25 @@ from mirage.simulator.arrays.layout import (
     LIVE,
     MAIN_DUE,
     NONE,
+    NOT_BEFORE,
     NOW,
     ON_END,
     ON_NOT_OK,
     ON_OK,
     ON_START,
     PHASE,
+    PHASE_COMING,
+    PHASE_ELIGIBLE,
+    PHASE_FREE,
+    PHASE_RUNNING,
+    PHASE_WAITING,
     RANK_SHIFT,
     RECORD,
-    RUNS,
     SITE_BF_INTERVAL,
     SITE_SCHED_INTERVAL,
     START,
     UNMET,
     VERSION,
-    WAITING,
     copy_into,
     section,
 )
@@ -49,7 +49,7 @@ from mirage.simulator.state.priority_queue import dequeue_job, enqueue_job
 
 @kernel
 def schedule_passes(state: Ints, site: Ints) -> None:
-    """Something changed: the main pass is due at once, the backfill at its next interval.
+    """Make passes due after a change: the main pass at once, backfill at its next interval.
 
     A scheduler that is off has an interval below 0.
     """
@@ -59,46 +59,49 @@ def schedule_passes(state: Ints, site: Ints) -> None:
     interval, last = site[SITE_BF_INTERVAL], state[LAST_BACKFILL]
     if interval < 0:
         return
-    # Passes keep the beat of the last one; the first comes at a multiple of the interval.
-    beat = last if last != -FAR else 0
-    due = beat + (state[NOW] - beat + interval - 1) // interval * interval
+    # Passes keep the rhythm of the last one. The first pass comes at a multiple of the interval.
+    origin = last if last != -FAR else 0
+    due = origin + (state[NOW] - origin + interval - 1) // interval * interval
     state[BACKFILL_AT] = min(state[BACKFILL_AT], max(due, last + interval))
 
 
 @kernel
 def find_slot(state: Ints, job_id: int) -> int:
-    """The slot of a pending or running job, or NONE."""
+    """Return the slot of a pending or running job, or NONE."""
     live = section(state, LIVE)
     for slot in range(live.size // RECORD):
         phase = live[slot * RECORD + PHASE]
-        if live[slot * RECORD + ID] == job_id and phase not in (GONE, COMING):
+        if live[slot * RECORD + ID] == job_id and phase not in (PHASE_FREE, PHASE_COMING):
             return slot
     return NONE
 
 
 @kernel
-def add_dependencies(state: Ints, slot: int, wanted: Ints) -> None:
-    """Wait for these: kind, job id and delay of each."""
+def add_dependencies(state: Ints, slot: int, dependencies: Ints) -> None:
+    """Add dependencies to a job. `dependencies`: kind, job id and delay of each."""
     one_is_met = False
-    for k in range(wanted.size // 3):
-        waits = add_dependency(state, slot, wanted[3 * k], wanted[3 * k + 1], wanted[3 * k + 2])
-        one_is_met = one_is_met or not waits
+    for k in range(dependencies.size // 3):
+        is_waiting = add_dependency(
+            state, slot, dependencies[3 * k], dependencies[3 * k + 1], dependencies[3 * k + 2]
+        )
+        one_is_met = one_is_met or not is_waiting
     if one_is_met and section(state, LIVE)[slot * RECORD + ANY_OF]:
         drop_dependencies(state, slot)
 
 
 @kernel
 def add_dependency(state: Ints, slot: int, kind: int, target_id: int, delay: int) -> bool:
-    """Wait for another job; whether it is there and can be waited for."""
+    """Add a dependency on another job. Returns whether the job has to wait for it: False if the
+    other job does not exist, or the dependency is met already."""
     live = section(state, LIVE)
     target = find_slot(state, target_id)
     if target in (NONE, slot):
         return False
-    if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
-        ripe = live[target * RECORD + START] + delay
-        if ripe <= state[NOW]:
+    if kind == ON_START and live[target * RECORD + PHASE] == PHASE_RUNNING:
+        met_at = live[target * RECORD + START] + delay
+        if met_at <= state[NOW]:
             return False
-        push_event(state, ripe, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot)
+        push_event(state, met_at, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot)
     edges, i = section(state, EDGE), state[EDGES] * EDGE_COLUMNS
     edges[i], edges[i + 1], edges[i + 2], edges[i + 3] = slot, target, kind, delay
     state[EDGES] += 1
@@ -108,7 +111,7 @@ def add_dependency(state: Ints, slot: int, kind: int, target_id: int, delay: int
 
 @kernel
 def drop_dependencies(state: Ints, slot: int) -> None:
-    """The job depends on nothing any more."""
+    """Remove all dependencies of the job."""
     if not section(state, LIVE)[slot * RECORD + UNMET]:
         return
     edges = section(state, EDGE)
@@ -124,7 +127,8 @@ def drop_dependencies(state: Ints, slot: int) -> None:
 
 @kernel
 def is_dependency_met(kind: int, end_state: int) -> bool:
-    """Return whether a target meets a dependency of this kind by its start (0) or such an end."""
+    """Return whether a target that has started (`end_state` 0) or ended meets a dependency of this
+    kind."""
     if kind == ON_START:
         return True
     if kind == ON_END:
@@ -136,9 +140,10 @@ def is_dependency_met(kind: int, end_state: int) -> bool:
 
 @kernel
 def resolve_dependents(state: Ints, site: Ints, target: int, end_state: int) -> None:
-    """Dependents of a job that started (0) or ended: what is met goes, what never can be stays.
+    """Resolve the dependencies on a job that has started (`end_state` 0) or ended.
 
-    An edge that can never be met points at no slot from then on.
+    A met dependency is removed. One that can never be met stays, with NONE in the place of its
+    target's slot.
     """
     if not state[EDGES]:
         return
@@ -165,15 +170,16 @@ def resolve_dependents(state: Ints, site: Ints, target: int, end_state: int) -> 
 
 @kernel
 def drop_edge(state: Ints, k: int) -> int:
-    """An edge is met; which one is to be looked at next, all before it having been looked at."""
+    """Remove a met edge. Returns the edge to look at next: edges may have moved, and all before
+    this one have been looked at."""
     live, edges = section(state, LIVE), section(state, EDGE)
     slot = edges[k * EDGE_COLUMNS]
     if live[slot * RECORD + ANY_OF]:
-        before = 0
+        edges_before = 0
         for j in range(k):
-            before += edges[j * EDGE_COLUMNS] != slot
+            edges_before += edges[j * EDGE_COLUMNS] != slot
         drop_dependencies(state, slot)
-        return before
+        return edges_before
     state[EDGES] -= 1
     i, last = k * EDGE_COLUMNS, state[EDGES] * EDGE_COLUMNS
     copy_into(edges[last : last + EDGE_COLUMNS], edges[i : i + EDGE_COLUMNS])
@@ -183,16 +189,20 @@ def drop_edge(state: Ints, k: int) -> int:
 
 @kernel
 def resolve_delayed_dependencies(state: Ints, slot: int) -> None:
-    """Mark the job's delayed dependencies on a start as met where their time has come."""
+    """Remove the job's delayed dependencies on a start whose time has come."""
     live, edges = section(state, LIVE), section(state, EDGE)
     if not live[slot * RECORD + UNMET]:
         return
     k = 0
     while k < state[EDGES]:
         i = k * EDGE_COLUMNS
-        at = edges[i + 1] * RECORD
-        mine = edges[i] == slot and edges[i + 1] != NONE and edges[i + 2] == ON_START
-        if mine and live[at + PHASE] == RUNS and live[at + START] + edges[i + 3] <= state[NOW]:
+        target = edges[i + 1] * RECORD
+        is_delayed_start = edges[i] == slot and edges[i + 1] != NONE and edges[i + 2] == ON_START
+        if (
+            is_delayed_start
+            and live[target + PHASE] == PHASE_RUNNING
+            and live[target + START] + edges[i + 3] <= state[NOW]
+        ):
             k = drop_edge(state, k)
         else:
             k += 1
@@ -202,29 +212,30 @@ def resolve_delayed_dependencies(state: Ints, slot: int) -> None:
 def try_make_eligible(state: Ints, site: Ints, slot: int) -> None:
     """Make a waiting job eligible if nothing keeps it."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     if (
-        live[at + PHASE] == WAITING
-        and not live[at + HELD]
-        and not live[at + UNMET]
-        and max(live[at + BEGIN], live[at + AFTER]) <= state[NOW]
+        live[record + PHASE] == PHASE_WAITING
+        and not live[record + HELD]
+        and not live[record + UNMET]
+        and max(live[record + BEGIN], live[record + NOT_BEFORE]) <= state[NOW]
     ):
         if state[IN_PASS]:
-            # The pass's order is made: this job comes after it, at the same instant.
-            push_event(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+            # A running pass has its order already. The job becomes eligible after the pass, at the
+            # same instant.
+            push_event(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[record + ID], slot)
             return
-        live[at + PHASE] = ELIGIBLE_NOW
-        live[at + ELIGIBLE] = state[NOW]
+        live[record + PHASE] = PHASE_ELIGIBLE
+        live[record + ELIGIBLE] = state[NOW]
         enqueue_job(state, site, slot)
         schedule_passes(state, site)
 
 
 @kernel
 def make_ineligible(state: Ints, site: Ints, slot: int) -> None:
-    """A pending job is not eligible any more, if it was."""
+    """Take a pending job out of the queue, if it is eligible."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PHASE] == ELIGIBLE_NOW:
+    record = slot * RECORD
+    if live[record + PHASE] == PHASE_ELIGIBLE:
         dequeue_job(state, slot)
-        live[at + PHASE], live[at + ELIGIBLE] = WAITING, NONE
+        live[record + PHASE], live[record + ELIGIBLE] = PHASE_WAITING, NONE
         schedule_passes(state, site)

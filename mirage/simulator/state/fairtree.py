@@ -1,7 +1,7 @@
 """Slurm's fair tree over accounts and users (docs/reference/simulator.md 3, "Fair share").
 
-Slurm lets usage decay. Here new usage gains weight instead. Comparisons give the same results, and
-users without running jobs cost nothing.
+Slurm lets all usage decay at each tick. Here new usage gains weight instead. Comparisons give the
+same results, and users without running jobs cost nothing.
 """
 
 from typing import Final
@@ -40,50 +40,52 @@ from mirage.simulator.arrays.layout import (
 )
 
 MOST_HALF_LIVES: Final = 256
-"""So long usage grows in weight before it is brought down again."""
+"""The number of half-lives for which weights grow before all usage is scaled down. A float
+overflows at 2 ** 1024."""
 
 
 @kernel
 def charge_usage(state: Ints, site: Ints, slot: int, until: int) -> None:
-    """Note what a running job used since the last tick, or since its start."""
+    """Charge what a running job has used since the last tick or its start, in CPU seconds."""
     if not site[SITE_FAIR_WEIGHT]:
         return
     live = section(state, LIVE)
-    at = slot * RECORD
-    seconds = until - max(live[at + START], state[LAST_TICK])
-    section(state, FAIR_RAW)[live[at + ASSOCIATION]] += live[at + CHARGE] * seconds
+    record = slot * RECORD
+    seconds = until - max(live[record + START], state[LAST_TICK])
+    section(state, FAIR_RAW)[live[record + ASSOCIATION]] += live[record + CHARGE] * seconds
 
 
 @kernel
-def apply_tick(state: Ints, site: Ints, at: int) -> bool:
-    """Usage and fair share as of the tick at `at`; whether any value changed."""
+def apply_tick(state: Ints, site: Ints, instant: int) -> bool:
+    """Compute usage and fair share as of a tick. Returns whether any value has changed."""
     slots = section(state, RUN_SLOT)
     for i in range(state[RUNNING]):
-        charge_usage(state, site, slots[i], at)
-    state[LAST_TICK] = at
-    state[TICK_AT] = at + site[SITE_CALC_PERIOD]
-    if at - state[ORIGIN] > MOST_HALF_LIVES * site[SITE_HALF_LIFE]:
-        decay_usage(state, site, at)
-    add_usage(state, 2.0 ** ((at - state[ORIGIN]) / site[SITE_HALF_LIFE]))
+        charge_usage(state, site, slots[i], instant)
+    state[LAST_TICK] = instant
+    state[TICK_AT] = instant + site[SITE_CALC_PERIOD]
+    if instant - state[ORIGIN] > MOST_HALF_LIVES * site[SITE_HALF_LIFE]:
+        decay_usage(state, site, instant)
+    add_usage(state, 2.0 ** ((instant - state[ORIGIN]) / site[SITE_HALF_LIFE]))
     return rank_associations(state, site)
 
 
 @kernel
-def decay_usage(state: Ints, site: Ints, at: int) -> None:
-    """All usage as it is worth at `at`, from where it grows anew: floats end at 2 ** 1024."""
-    worth = 2.0 ** ((state[ORIGIN] - at) / site[SITE_HALF_LIFE])
+def decay_usage(state: Ints, site: Ints, instant: int) -> None:
+    """Scale all usage to its decayed value at an instant, from which weights grow anew."""
+    factor = 2.0 ** ((state[ORIGIN] - instant) / site[SITE_HALF_LIFE])
     usage = section(state, FAIR_USAGE).view(np.float64)
     account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
     for a in range(usage.size):
-        usage[a] *= worth
+        usage[a] *= factor
     for c in range(account_usage.size):
-        account_usage[c] *= worth
-    state[ORIGIN] = at
+        account_usage[c] *= factor
+    state[ORIGIN] = instant
 
 
 @kernel
 def rank_associations(state: Ints, site: Ints) -> bool:
-    """Each association's fair share as its usage is now; whether any changed."""
+    """Compute each association's fair share by its present usage. Returns whether any has
+    changed."""
     compute_levels(state)
     if is_order_kept(state):
         return False
@@ -93,7 +95,7 @@ def rank_associations(state: Ints, site: Ints) -> bool:
 
 @kernel
 def add_usage(state: Ints, growth: float) -> None:
-    """Move what was charged into usage, weighted by the time it was used."""
+    """Add the charged seconds to the usage, weighted by `growth`, which grows with time."""
     raw, accounts_raw = section(state, FAIR_RAW), section(state, ACCOUNT_RAW)
     accounts = section(state, FAIR_ACCOUNT)
     usage = section(state, FAIR_USAGE).view(np.float64)
@@ -111,7 +113,8 @@ def add_usage(state: Ints, growth: float) -> None:
 
 @kernel
 def compute_levels(state: Ints) -> None:
-    """The levels of all accounts and associations; an association's shares are 1."""
+    """Compute the levels (shares over usage) of all accounts and associations. An association has
+    one share."""
     levels = section(state, FAIR_LEVEL).view(np.float64)
     usage = section(state, FAIR_USAGE).view(np.float64)
     for a in range(levels.size):
@@ -123,9 +126,13 @@ def compute_levels(state: Ints) -> None:
 
 
 @inline_kernel
-def is_ahead(account_level: float, level: float, other_account: float, other: float) -> bool:
-    """Return whether the fair share at the first two levels is ahead of the one at the others."""
-    return account_level > other_account or (account_level == other_account and level > other)
+def is_ahead(
+    account_level: float, level: float, other_account_level: float, other_level: float
+) -> bool:
+    """Return whether an association with the first two levels comes before one with the others."""
+    return account_level > other_account_level or (
+        account_level == other_account_level and level > other_level
+    )
 
 
 @kernel
@@ -134,23 +141,23 @@ def is_order_kept(state: Ints) -> bool:
     order, accounts = section(state, FAIR_ORDER), section(state, FAIR_ACCOUNT)
     ranks, levels = section(state, FAIR_RANK), section(state, FAIR_LEVEL).view(np.float64)
     account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
-    rank, account_before, before = 0, np.inf, np.inf
+    rank, last_account_level, last_level = 0, np.inf, np.inf
     for i in range(state[ASSOCIATIONS]):
         a = order[i]
         account_level, level = account_levels[accounts[a]], levels[a]
-        if is_ahead(account_level, level, account_before, before):
+        if is_ahead(account_level, level, last_account_level, last_level):
             return False
-        if is_ahead(account_before, before, account_level, level):
+        if is_ahead(last_account_level, last_level, account_level, level):
             rank = i
         if ranks[a] != rank:
             return False
-        account_before, before = account_level, level
+        last_account_level, last_level = account_level, level
     return True
 
 
 @kernel
 def sort_associations(state: Ints) -> None:
-    """Mend the order of before: insertion, since little moves between two ticks."""
+    """Sort the associations by insertion, from their last order: between two ticks little moves."""
     order, accounts = section(state, FAIR_ORDER), section(state, FAIR_ACCOUNT)
     levels = section(state, FAIR_LEVEL).view(np.float64)
     account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
@@ -169,19 +176,19 @@ def sort_associations(state: Ints) -> None:
 
 @kernel
 def set_fair_values(state: Ints, site: Ints) -> bool:
-    """Give each association its part of the weight; whether any changed."""
+    """Give each association its part of the weight by its rank. Returns whether any has changed."""
     order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
     accounts, ranks = section(state, FAIR_ACCOUNT), section(state, FAIR_RANK)
     levels = section(state, FAIR_LEVEL).view(np.float64)
     account_levels = section(state, ACCOUNT_LEVEL).view(np.float64)
     n, weight = state[ASSOCIATIONS], site[SITE_FAIR_WEIGHT]
-    changed, rank, value = False, 0, weight
+    has_changed, rank, value = False, 0, weight
     for i in range(n):
         a, b = order[i], order[max(i - 1, 0)]
         if is_ahead(account_levels[accounts[b]], levels[b], account_levels[accounts[a]], levels[a]):
             rank = i
-            # As weight * (n - rank) // n, which large weights would carry beyond 64 bits.
+            # This is weight * (n - rank) // n, written so that large weights stay within 64 bits.
             value = weight // n * (n - rank) + weight % n * (n - rank) // n
-        changed = changed or value != values[a]
+        has_changed = has_changed or value != values[a]
         values[a], ranks[a] = value, rank
-    return changed
+    return has_changed

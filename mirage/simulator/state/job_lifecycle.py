@@ -1,10 +1,9 @@
-"""Changes the state of one job: it arrives, becomes eligible, starts, ends, waits again."""
+"""Changes the state of one job: submission, start, end, requeue."""
 
 from mirage.domain.arrays import Ints
 from mirage.simulator.arrays.event_heap import push_event
 from mirage.simulator.arrays.jit import cut, inline_kernel, kernel
 from mirage.simulator.arrays.layout import (
-    AFTER,
     ALLOCATED,
     ASSOCIATION,
     AT_BEGIN,
@@ -16,7 +15,6 @@ from mirage.simulator.arrays.layout import (
     CELL_NEXT,
     CELL_NODE,
     CHARGE,
-    COMING,
     ELIGIBLE,
     END_CANCELLED,
     END_COMPLETED,
@@ -32,7 +30,6 @@ from mirage.simulator.arrays.layout import (
     FAIR_VALUE,
     FEED_IMAGE,
     FRACTION_BITS,
-    GONE,
     ID,
     IMAGES,
     KEY,
@@ -45,9 +42,14 @@ from mirage.simulator.arrays.layout import (
     LOGGED,
     NEXT_FREE,
     NONE,
+    NOT_BEFORE,
     NOW,
-    OWN,
+    OWN_FIELDS,
     PHASE,
+    PHASE_COMING,
+    PHASE_FREE,
+    PHASE_RUNNING,
+    PHASE_WAITING,
     PIN,
     PINNED,
     QOS,
@@ -62,8 +64,7 @@ from mirage.simulator.arrays.layout import (
     RUN_END,
     RUN_SLOT,
     RUNNING,
-    RUNS,
-    SHOWN,
+    SHOWN_PRIORITY,
     SITE_FAIR_WEIGHT,
     SITE_OVER_TIME,
     SLOT_FREE,
@@ -72,7 +73,6 @@ from mirage.simulator.arrays.layout import (
     SUBMIT,
     USE_ROW,
     VERSION,
-    WAITING,
     WATCHED,
     WATCHED_START,
     WHOLE,
@@ -110,20 +110,20 @@ REFUSAL_TOO_MANY = 1
 
 @kernel
 def log_event(state: Ints, event: int, slot: int, end_state: int) -> None:
-    """Tell the listener, if there is one; there is room (engine.py)."""
+    """Write an event to the log, if events are wanted. There must be room (engine.py)."""
     if not state[LISTENING]:
         return
     live, entries = section(state, LIVE), section(state, LOG)
-    at, i = slot * RECORD, state[LOGGED]
-    entries[i], entries[i + 1], entries[i + 2] = state[NOW], event, live[at + ID]
+    record, i = slot * RECORD, state[LOGGED]
+    entries[i], entries[i + 1], entries[i + 2] = state[NOW], event, live[record + ID]
     entries[i + 3], entries[i + 4], entries[i + 5] = (
         end_state,
-        live[at + SUBMIT],
-        live[at + ELIGIBLE],
+        live[record + SUBMIT],
+        live[record + ELIGIBLE],
     )
-    entries[i + 6], entries[i + 7] = live[at + START], live[at + ROW]
+    entries[i + 6], entries[i + 7] = live[record + START], live[record + ROW]
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
-    n, cell = 0, live[at + ALLOCATED]
+    n, cell = 0, live[record + ALLOCATED]
     while cell != NONE:
         entries[i + LOG_HEAD + n] = names[cell]
         n += 1
@@ -134,21 +134,21 @@ def log_event(state: Ints, event: int, slot: int, end_state: int) -> None:
 
 @kernel
 def write_result(results: Ints, row: int, column: int, value: int) -> None:
-    """Note an instant of a job of the workload, where the caller wants it."""
+    """Store one value of a workload's job, if results are kept. Injected jobs have no row."""
     if row != NONE and results.shape[0]:
         results[row, column] = value
 
 
 @kernel
-def store_record(state: Ints, record: Ints) -> int:
-    """Put a job's image into a free slot, which there is; its slot."""
+def store_record(state: Ints, image: Ints) -> int:
+    """Copy a job's record into a free slot, and return the slot. A slot must be free."""
     live = section(state, LIVE)
     slot = state[SLOT_FREE]
-    at = slot * RECORD
-    following = live[at + NEXT_FREE]
-    copy_into(record, cut(live, at, at + RECORD))
-    state[SLOT_FREE] = following
-    live[at + PHASE] = COMING
+    record = slot * RECORD
+    next_free = live[record + NEXT_FREE]
+    copy_into(image, cut(live, record, record + RECORD))
+    state[SLOT_FREE] = next_free
+    live[record + PHASE] = PHASE_COMING
     return slot
 
 
@@ -158,68 +158,75 @@ def store_feed_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
     image = feed[row, FEED_IMAGE] * RECORD
     slot = store_record(state, cut(section(site, IMAGES), image, image + RECORD))
     live = section(state, LIVE)
-    at = slot * RECORD
-    for k in range(len(OWN)):
-        live[at + OWN[k]] = feed[row, 1 + k]
-    live[at + ROW] = row
+    record = slot * RECORD
+    for k in range(len(OWN_FIELDS)):
+        live[record + OWN_FIELDS[k]] = feed[row, 1 + k]
+    live[record + ROW] = row
     return slot
 
 
 @kernel
 def submit_job(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> None:
-    """The job in this slot is submitted."""
+    """Submit the job in this slot. Slurm's limits may refuse it."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    refusal = live[at + REFUSAL]
-    if not refusal and has_too_many_submitted(state, site, live[at + USE_ROW], live[at + QOS]):
+    record = slot * RECORD
+    refusal = live[record + REFUSAL]
+    if not refusal and has_too_many_submitted(
+        state, site, live[record + USE_ROW], live[record + QOS]
+    ):
         refusal = REFUSAL_TOO_MANY
     if refusal:
         refuse_job(state, results, slot, refusal)
         return
-    live[at + PHASE], live[at + SUBMIT] = WAITING, min(live[at + SUBMIT], state[NOW])
-    if live[at + SHOWN] != NONE:
-        fair = section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
-        live[at + STATIC] = (live[at + SHOWN] << FRACTION_BITS) - fair
+    live[record + PHASE], live[record + SUBMIT] = (
+        PHASE_WAITING,
+        min(live[record + SUBMIT], state[NOW]),
+    )
+    if live[record + SHOWN_PRIORITY] != NONE:
+        fair = section(state, FAIR_VALUE)[live[record + ASSOCIATION]]
+        live[record + STATIC] = (live[record + SHOWN_PRIORITY] << FRACTION_BITS) - fair
     state[LIVE_JOBS] += 1
     state[VERSION] += 1
     count_submitted(state, site, slot, 1)
     log_event(state, EVENT_SUBMITTED, slot, 0)
-    if live[at + EXTRA] != NONE:
+    if live[record + EXTRA] != NONE:
         apply_extras(state, slot, extras)
-    if live[at + BEGIN] > state[NOW]:
-        push_event(state, live[at + BEGIN], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
-    if live[at + CANCEL] != NONE:
-        if live[at + CANCEL] <= state[NOW]:
+    if live[record + BEGIN] > state[NOW]:
+        push_event(state, live[record + BEGIN], (AT_BEGIN << RANK_SHIFT) | live[record + ID], slot)
+    if live[record + CANCEL] != NONE:
+        if live[record + CANCEL] <= state[NOW]:
             finish_job(state, site, results, slot, END_CANCELLED)
             return
-        push_event(state, live[at + CANCEL], (AT_CANCEL << RANK_SHIFT) | live[at + ID], slot)
+        push_event(
+            state, live[record + CANCEL], (AT_CANCEL << RANK_SHIFT) | live[record + ID], slot
+        )
     try_make_eligible(state, site, slot)
 
 
 @kernel
 def refuse_job(state: Ints, results: Ints, slot: int, reason: int) -> None:
-    """The job never was in the queue."""
+    """Refuse the job: it never enters the queue."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     log_event(state, EVENT_REFUSED, slot, reason)
-    write_result(results, live[at + ROW], 2, REFUSED_STATE)
+    write_result(results, live[record + ROW], 2, REFUSED_STATE)
     state[REFUSED] += 1
     free_slot(state, slot)
 
 
 @kernel
 def free_slot(state: Ints, slot: int) -> None:
-    """The record's place is free for another job."""
+    """Free the job's slot for another job."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    live[at + PHASE], live[at + ID] = GONE, NONE
-    live[at + NEXT_FREE] = state[SLOT_FREE]
+    record = slot * RECORD
+    live[record + PHASE], live[record + ID] = PHASE_FREE, NONE
+    live[record + NEXT_FREE] = state[SLOT_FREE]
     state[SLOT_FREE] = slot
 
 
 @kernel
 def apply_extras(state: Ints, slot: int, extras: Ints) -> None:
-    """Read the extras: how many dependencies, these; how many nodes, these."""
+    """Apply the job's extras: the number of dependencies, these; the number of nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = 3 * extras[i]
     add_dependencies(state, slot, extras[i + 1 : i + 1 + n])
@@ -230,47 +237,47 @@ def apply_extras(state: Ints, slot: int, extras: Ints) -> None:
 
 @kernel
 def pin_node(state: Ints, slot: int, node: int) -> None:
-    """Ask for one node more by name."""
+    """Add one node to the job's node list."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PIN] == NONE:
+    record = slot * RECORD
+    if live[record + PIN] == NONE:
         state[PINNED] += 1
-    live[at + PIN] = push_cell(state, live[at + PIN], node)
+    live[record + PIN] = push_cell(state, live[record + PIN], node)
 
 
 @kernel
 def unpin_nodes(state: Ints, slot: int) -> None:
-    """Ask for no node by name."""
+    """Clear the job's node list."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PIN] != NONE:
+    record = slot * RECORD
+    if live[record + PIN] != NONE:
         state[PINNED] -= 1
-        free_cells(state, live[at + PIN])
-        live[at + PIN] = NONE
+        free_cells(state, live[record + PIN])
+        live[record + PIN] = NONE
 
 
 @kernel
 def start_job(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> None:
-    """A queued job gets the chosen nodes now."""
+    """Start a queued job now on the chosen nodes."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     dequeue_job(state, slot)
-    live[at + PHASE], live[at + START] = RUNS, state[NOW]
+    live[record + PHASE], live[record + START] = PHASE_RUNNING, state[NOW]
     allocate_nodes(state, site, slot, chosen)
-    if live[at + WHOLE] and site[SITE_FAIR_WEIGHT]:
-        live[at + CHARGE] = sum_chain_capacity(
-            state, live[at + ALLOCATED], section(site, CAPACITY_CPUS)
+    if live[record + WHOLE] and site[SITE_FAIR_WEIGHT]:
+        live[record + CHARGE] = sum_chain_capacity(
+            state, live[record + ALLOCATED], section(site, CAPACITY_CPUS)
         )
-    if live[at + PIN] != NONE:
+    if live[record + PIN] != NONE:
         state[PINNED] -= 1
     count_running(state, site, slot, 1)
     insert_running(state, slot)
-    end = state[NOW] + min(live[at + RUN], live[at + LIMIT] + site[SITE_OVER_TIME])
-    live[at + KEY] = end
-    push_event(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+    end = state[NOW] + min(live[record + RUN], live[record + LIMIT] + site[SITE_OVER_TIME])
+    live[record + KEY] = end
+    push_event(state, end, (AT_END << RANK_SHIFT) | live[record + ID], slot)
     state[VERSION] += 1
-    write_result(results, live[at + ROW], 0, state[NOW])
-    if live[at + ID] == state[WATCHED]:
+    write_result(results, live[record + ROW], 0, state[NOW])
+    if live[record + ID] == state[WATCHED]:
         state[WATCHED_START] = state[NOW]
     log_event(state, EVENT_STARTED, slot, 0)
     resolve_dependents(state, site, slot, 0)
@@ -278,7 +285,7 @@ def start_job(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -
 
 @inline_kernel
 def find_place_after_end(state: Ints, end: int) -> int:
-    """The first place among the running jobs whose end by the limit is after an instant."""
+    """Return the first place among the running jobs whose end by the time limit is after `end`."""
     ends = section(state, RUN_END)
     low, high = 0, state[RUNNING]
     while low < high:
@@ -292,10 +299,10 @@ def find_place_after_end(state: Ints, end: int) -> int:
 
 @kernel
 def insert_running(state: Ints, slot: int) -> None:
-    """Into the running jobs, by end by the limit, then job id."""
+    """Insert the job into the running jobs, by its end by the time limit, then by job id."""
     live, ends, slots = section(state, LIVE), section(state, RUN_END), section(state, RUN_SLOT)
-    at = slot * RECORD
-    end, job_id, n = live[at + START] + live[at + LIMIT], live[at + ID], state[RUNNING]
+    record = slot * RECORD
+    end, job_id, n = live[record + START] + live[record + LIMIT], live[record + ID], state[RUNNING]
     i = find_place_after_end(state, end)
     while i > 0 and ends[i - 1] == end and live[slots[i - 1] * RECORD + ID] > job_id:
         i -= 1
@@ -307,7 +314,7 @@ def insert_running(state: Ints, slot: int) -> None:
 
 @kernel
 def remove_running(state: Ints, slot: int) -> None:
-    """Out of the running jobs."""
+    """Remove the job from the running jobs."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     n = state[RUNNING]
     i = find_place_after_end(state, live[slot * RECORD + START] + live[slot * RECORD + LIMIT]) - 1
@@ -320,7 +327,7 @@ def remove_running(state: Ints, slot: int) -> None:
 
 @kernel
 def stop_job(state: Ints, site: Ints, slot: int) -> None:
-    """A running job gives everything back."""
+    """Stop a running job: charge its usage and free its nodes and limits."""
     charge_usage(state, site, slot, state[NOW])
     remove_running(state, slot)
     count_running(state, site, slot, -1)
@@ -329,12 +336,12 @@ def stop_job(state: Ints, site: Ints, slot: int) -> None:
 
 @kernel
 def end_due_job(state: Ints, site: Ints, results: Ints, slot: int) -> None:
-    """A running job's end has come."""
+    """End a running job whose end is due, in the state that it ends in."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + RUN] >= live[at + LIMIT] + site[SITE_OVER_TIME]:
+    record = slot * RECORD
+    if live[record + RUN] >= live[record + LIMIT] + site[SITE_OVER_TIME]:
         finish_job(state, site, results, slot, END_TIMEOUT)
-    elif live[at + FAILS]:
+    elif live[record + FAILS]:
         finish_job(state, site, results, slot, END_FAILED)
     else:
         finish_job(state, site, results, slot, END_COMPLETED)
@@ -342,10 +349,10 @@ def end_due_job(state: Ints, site: Ints, results: Ints, slot: int) -> None:
 
 @kernel
 def finish_job(state: Ints, site: Ints, results: Ints, slot: int, end_state: int) -> None:
-    """A pending or running job is over; those that waited for it may go on."""
+    """End a pending or running job, and resolve the dependencies on it."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    was_pending = live[at + PHASE] != RUNS
+    record = slot * RECORD
+    was_pending = live[record + PHASE] != PHASE_RUNNING
     log_event(state, EVENT_ENDED, slot, end_state)
     if was_pending:
         make_ineligible(state, site, slot)
@@ -353,13 +360,13 @@ def finish_job(state: Ints, site: Ints, results: Ints, slot: int, end_state: int
         stop_job(state, site, slot)
     if was_pending:
         unpin_nodes(state, slot)
-    elif live[at + PIN] != NONE:
-        free_cells(state, live[at + PIN])
-        live[at + PIN] = NONE
+    elif live[record + PIN] != NONE:
+        free_cells(state, live[record + PIN])
+        live[record + PIN] = NONE
     schedule_passes(state, site)
     count_submitted(state, site, slot, -1)
-    write_result(results, live[at + ROW], 1, state[NOW])
-    write_result(results, live[at + ROW], 2, end_state)
+    write_result(results, live[record + ROW], 1, state[NOW])
+    write_result(results, live[record + ROW], 2, end_state)
     drop_dependencies(state, slot)
     resolve_dependents(state, site, slot, end_state)
     state[LIVE_JOBS] -= 1
@@ -368,15 +375,15 @@ def finish_job(state: Ints, site: Ints, results: Ints, slot: int, end_state: int
 
 @kernel
 def return_to_waiting(state: Ints, site: Ints, slot: int) -> None:
-    """A running job is requeued."""
+    """Requeue a running job. It is not eligible for REQUEUE_WAIT_S."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     log_event(state, EVENT_REQUEUED, slot, 0)
     stop_job(state, site, slot)
-    live[at + PHASE], live[at + ELIGIBLE], live[at + START] = WAITING, NONE, NONE
-    live[at + AFTER] = state[NOW] + REQUEUE_WAIT_S
-    live[at + CANCEL] = NONE
-    if live[at + PIN] != NONE:
+    live[record + PHASE], live[record + ELIGIBLE], live[record + START] = PHASE_WAITING, NONE, NONE
+    live[record + NOT_BEFORE] = state[NOW] + REQUEUE_WAIT_S
+    live[record + CANCEL] = NONE
+    if live[record + PIN] != NONE:
         state[PINNED] += 1
-    push_event(state, live[at + AFTER], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+    push_event(state, live[record + NOT_BEFORE], (AT_BEGIN << RANK_SHIFT) | live[record + ID], slot)
     schedule_passes(state, site)

@@ -49,18 +49,18 @@ from mirage.simulator.slurm_release import V24_11, V26_05
 
 WORD: Final = 63
 FULL: Final = (1 << WORD) - 1
-"""A word with all its nodes."""
+"""A word with the bits of all its nodes set."""
 
 
 @inline_kernel
 def find_lowest_bit(word: int) -> int:
-    """Number of the lowest bit set in a positive word."""
+    """Return the number of the lowest bit set in a positive word."""
     return ones((word & -word) - 1)
 
 
 @inline_kernel
 def get_word_index(node: int) -> int:
-    """node // WORD of a node's number, below 2^30: a product, which spares a signed division."""
+    """Return node // WORD, for numbers below 2^30. The product is faster than a signed division."""
     return (node * 0x41041042) >> 36
 
 
@@ -73,21 +73,21 @@ def has_node(bits: Ints, node: int) -> int:
 
 @inline_kernel
 def add_node(bits: Ints, node: int) -> None:
-    """Put a node into the set."""
+    """Add a node to the set."""
     w = get_word_index(node)
     bits[w] |= 1 << (node - w * WORD)
 
 
 @inline_kernel
 def drop_node(bits: Ints, node: int) -> None:
-    """Take a node out of the set."""
+    """Remove a node from the set."""
     w = get_word_index(node)
     bits[w] &= ~(1 << (node - w * WORD))
 
 
 @kernel
 def count_nodes(bits: Ints) -> int:
-    """Number of nodes in the set."""
+    """Return the number of nodes in the set."""
     n = 0
     for w in range(bits.size):
         n += ones(bits[w])
@@ -96,7 +96,7 @@ def count_nodes(bits: Ints) -> int:
 
 @inline_kernel
 def push_cell(state: Ints, head: int, node: int) -> int:
-    """A new cell with `node` before `head`; the new head."""
+    """Put a new cell with `node` before `head`, and return the new head."""
     cell = state[CELL_FREE]
     nexts = section(state, CELL_NEXT)
     state[CELL_FREE] = nexts[cell]
@@ -108,57 +108,57 @@ def push_cell(state: Ints, head: int, node: int) -> int:
 
 @kernel
 def free_cells(state: Ints, head: int) -> None:
-    """Give a chain's cells back."""
+    """Free the cells of a chain."""
     nexts = section(state, CELL_NEXT)
     while head != NONE:
-        following = nexts[head]
+        next_cell = nexts[head]
         nexts[head] = state[CELL_FREE]
         state[CELL_FREE] = head
         state[CELLS_LEFT] += 1
-        head = following
+        head = next_cell
 
 
 @inline_kernel
-def has_room_for_job(state: Ints, node: int, record: Ints, at: int) -> bool:
+def has_room_for_job(state: Ints, node: int, record: Ints, place: int) -> bool:
     """Return whether the node, up or not, has room now for one node's part of the job."""
-    # No `and`: that would be jumps which nobody can foretell.
+    # `&` and not `and`: with `and` the processor would mispredict the jumps.
     return bool(
-        ((record[at + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
-        & (section(state, NODE_CPUS)[node] >= record[at + CPUS])
-        & (section(state, NODE_MEMORY)[node] >= record[at + MEMORY])
-        & (section(state, NODE_GPUS)[node] >= record[at + GPUS])
+        ((record[place + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
+        & (section(state, NODE_CPUS)[node] >= record[place + CPUS])
+        & (section(state, NODE_MEMORY)[node] >= record[place + MEMORY])
+        & (section(state, NODE_GPUS)[node] >= record[place + GPUS])
     )
 
 
 @kernel
 def find_fitting_nodes(
-    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints
+    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, fitting: Ints
 ) -> int:
-    """`found` becomes the usable nodes that are up and fit now; their number."""
-    if record[at + WHOLE] and not site[SITE_UNEQUAL]:
+    """Fill `fitting` with the usable nodes that are up and fit the job. Returns their number."""
+    if record[place + WHOLE] and not site[SITE_UNEQUAL]:
         idle = section(state, IDLE_BITS)
         for w in range(site[SITE_WORDS]):
-            found[w] = usable[w] & idle[w]
-        return count_nodes(found)
+            fitting[w] = usable[w] & idle[w]
+        return count_nodes(fitting)
     states = section(state, NODE_STATE)
     n = 0
     for w in range(site[SITE_WORDS]):
-        word, kept = usable[w], 0
+        word, fitting_word = usable[w], 0
         while word:
             node = w * WORD + find_lowest_bit(word)
-            if states[node] == UP and has_room_for_job(state, node, record, at):
-                kept |= word & -word
+            if states[node] == UP and has_room_for_job(state, node, record, place):
+                fitting_word |= word & -word
             word &= word - 1
-        found[w] = kept
-        n += ones(kept)
+        fitting[w] = fitting_word
+        n += ones(fitting_word)
     return n
 
 
 @kernel
 def allocate_nodes(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
-    """Give the chosen nodes to the job."""
+    """Allocate the chosen nodes to the job."""
     idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
-    at = slot * RECORD
+    record = slot * RECORD
     head = NONE
     for w in range(site[SITE_WORDS] - 1, -1, -1):
         word = chosen[w]
@@ -172,50 +172,50 @@ def allocate_nodes(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
             head = push_cell(state, head, node)
             jobs[node] += 1
             if site[SITE_SHARED]:
-                adjust_node_use(state, site, node, at, -1)
-    section(state, LIVE)[at + ALLOCATED] = head
+                adjust_node_use(state, site, node, record, -1)
+    section(state, LIVE)[record + ALLOCATED] = head
 
 
 @kernel
 def deallocate_nodes(state: Ints, site: Ints, slot: int) -> None:
-    """Take the job's nodes from it."""
+    """Free the job's nodes."""
     live = section(state, LIVE)
-    at = slot * RECORD
+    record = slot * RECORD
     nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
     jobs, states = section(state, NODE_JOBS), section(state, NODE_STATE)
     idle = section(state, IDLE_BITS)
-    cell = live[at + ALLOCATED]
+    cell = live[record + ALLOCATED]
     while cell != NONE:
         node = names[cell]
         jobs[node] -= 1
         if site[SITE_SHARED]:
-            adjust_node_use(state, site, node, at, 1)
+            adjust_node_use(state, site, node, record, 1)
         if jobs[node] == 0 and states[node] == UP:
             add_node(idle, node)
             state[IDLE] += 1
         cell = nexts[cell]
-    free_cells(state, live[at + ALLOCATED])
-    live[at + ALLOCATED] = NONE
+    free_cells(state, live[record + ALLOCATED])
+    live[record + ALLOCATED] = NONE
 
 
 @inline_kernel
-def adjust_node_use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
-    """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
+def adjust_node_use(state: Ints, site: Ints, node: int, record: int, change: int) -> None:
+    """Let the job whose record begins at `record` take (-1) or free (1) its part of one node.
 
-    Where all nodes are whole nobody asks, and nobody counts.
+    Call it only if nodes are shared: otherwise a node's use is not counted.
     """
     live = section(state, LIVE)
     cpus, memory = section(state, NODE_CPUS), section(state, NODE_MEMORY)
     gpus = section(state, NODE_GPUS)
-    if not live[at + WHOLE]:
-        cpus[node] += change * live[at + CPUS]
-        memory[node] += change * live[at + MEMORY]
-        gpus[node] += change * live[at + GPUS]
+    if not live[record + WHOLE]:
+        cpus[node] += change * live[record + CPUS]
+        memory[node] += change * live[record + MEMORY]
+        gpus[node] += change * live[record + GPUS]
         return
-    free = change > 0
-    cpus[node] = section(site, CAPACITY_CPUS)[node] if free else 0
-    memory[node] = section(site, CAPACITY_MEMORY)[node] if free else 0
-    gpus[node] = section(site, CAPACITY_GPUS)[node] if free else 0
+    gives_back = change > 0
+    cpus[node] = section(site, CAPACITY_CPUS)[node] if gives_back else 0
+    memory[node] = section(site, CAPACITY_MEMORY)[node] if gives_back else 0
+    gpus[node] = section(site, CAPACITY_GPUS)[node] if gives_back else 0
 
 
 @kernel
@@ -231,32 +231,32 @@ def sum_chain_capacity(state: Ints, cell: int, capacity: Ints) -> int:
 
 
 @kernel
-def copy_node_list(state: Ints, slot: int, found: Ints) -> None:
-    """`found` becomes the job's node list."""
-    found[:] = 0
+def copy_node_list(state: Ints, slot: int, nodes: Ints) -> None:
+    """Fill `nodes` with the job's node list, as a bitmap."""
+    nodes[:] = 0
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     cell = section(state, LIVE)[slot * RECORD + PIN]
     while cell != NONE:
-        add_node(found, names[cell])
+        add_node(nodes, names[cell])
         cell = nexts[cell]
 
 
 @kernel
-def collect_pinned_nodes(state: Ints, found: Ints) -> None:
-    """`found` becomes the nodes that queued pinned jobs ask for."""
-    found[:] = 0
+def collect_pinned_nodes(state: Ints, nodes: Ints) -> None:
+    """Fill `nodes` with the nodes that queued pinned jobs ask for, as a bitmap."""
+    nodes[:] = 0
     live, names = section(state, LIVE), section(state, CELL_NODE)
     nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
     for k in range(state[QUEUED]):
         cell = live[slots[get_queue_place(state, k)] * RECORD + PIN]
         while cell != NONE:
-            add_node(found, names[cell])
+            add_node(nodes, names[cell])
             cell = nexts[cell]
 
 
 @kernel
 def move_lowest_nodes(usable: Ints, need: int, chosen: Ints) -> int:
-    """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
+    """Add the lowest `need` nodes of `usable` to `chosen`. Returns how many are still missing."""
     for w in range(usable.size):
         word = usable[w]
         while word and need:
@@ -269,40 +269,43 @@ def move_lowest_nodes(usable: Ints, need: int, chosen: Ints) -> int:
 
 
 @kernel
-def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen: Ints) -> None:
-    """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
+def choose_by_number(idle: Ints, need: int, avoided: Ints, scratch: Ints, chosen: Ints) -> None:
+    """Fill `chosen` with `need` idle nodes, the lowest first, and nodes of `avoided`, which pinned
+    jobs ask for, last. There must be enough idle nodes."""
     chosen[:] = 0
-    if not wanted.size:
+    if not avoided.size:
         move_lowest_nodes(idle, need, chosen)
         return
     for w in range(idle.size):
-        scratch[w] = idle[w] & ~wanted[w]
+        scratch[w] = idle[w] & ~avoided[w]
     need = move_lowest_nodes(scratch, need, chosen)
     for w in range(idle.size):
-        scratch[w] = idle[w] & wanted[w]
+        scratch[w] = idle[w] & avoided[w]
     move_lowest_nodes(scratch, need, chosen)
 
 
 @inline_kernel
 def should_count_alike(site: Ints, gpus: int) -> bool:
-    """Return whether nodes that fit a shared job count with the CPUs it takes, not the free."""
+    """Return whether, for a job on shared nodes, nodes count by the CPUs that the job takes, and
+    not by their free CPUs."""
     return gpus > 0 or site[SITE_RELEASE] >= V24_11
 
 
 @kernel
 def choose_by_name(
-    site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
+    site: Ints, usable: Ints, cpus: Ints, counts_alike: bool, need: int, chosen: Ints
 ) -> None:
-    """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
+    """Fill `chosen` with consecutive nodes: the tightest run that is long enough, otherwise several
+    runs. There must be enough usable nodes; `usable` is changed."""
     chosen[:] = 0
     if need == 1 and site[SITE_RELEASE] >= V26_05:
         move_lowest_nodes(usable, need, chosen)
         return
     while need > 0:
-        first, count = find_best_run(usable, cpus, counted, need)
-        taken = min(count, need)
-        move_run(usable, chosen, first, first + taken)
-        need -= taken
+        first, count = find_best_run(usable, cpus, counts_alike, need)
+        take_count = min(count, need)
+        move_run(usable, chosen, first, first + take_count)
+        need -= take_count
 
 
 @inline_kernel
@@ -316,33 +319,34 @@ def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
 
 
 @kernel
-def find_best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
-    """First node and length of the best run: sufficient with fewest CPUs, else with the most.
+def find_best_run(usable: Ints, cpus: Ints, counts_alike: bool, need: int) -> tuple[int, int]:
+    """Return first node and length of the best run: the long enough one with the fewest CPUs, or if
+    none is, the one with the most CPUs.
 
-    `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
+    `counts_alike`: nodes are counted instead of CPUs, since the job takes the same on each.
     """
-    best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
+    best, best_count, best_cpus, best_is_enough = NONE, 0, FAR, False
     first, count = find_next_run(usable, 0)
     while count:
-        enough, total = count >= need, count
-        if counted and count == need:
+        is_enough, total = count >= need, count
+        if counts_alike and count == need:
             return first, count
-        if not counted:
+        if not counts_alike:
             total = sum_slice(cpus, first, first + count)
         if (
             best == NONE
-            or (enough and not best_enough)
-            or (enough and total < best_cpus)
-            or (not enough and not best_enough and total > best_cpus)
+            or (is_enough and not best_is_enough)
+            or (is_enough and total < best_cpus)
+            or (not is_enough and not best_is_enough and total > best_cpus)
         ):
-            best, best_count, best_cpus, best_enough = first, count, total, enough
+            best, best_count, best_cpus, best_is_enough = first, count, total, is_enough
         first, count = find_next_run(usable, first + count)
     return best, best_count
 
 
 @inline_kernel
 def find_next_run(usable: Ints, node: int) -> tuple[int, int]:
-    """First node and length of the first run from a node on; a length of 0: there is none."""
+    """Return first node and length of the first run from a node on; length 0: there is none."""
     w, words = node // WORD, usable.size
     if w == words:
         return NONE, 0
@@ -364,14 +368,14 @@ def find_next_run(usable: Ints, node: int) -> tuple[int, int]:
 
 @inline_kernel
 def count_ones_below(word: int) -> int:
-    """Number of bits set below the lowest one that is not."""
+    """Return the number of bits set below the lowest bit that is not set."""
     gaps = ~word & FULL
     return find_lowest_bit(gaps) if gaps else WORD
 
 
 @inline_kernel
 def sum_slice(values: Ints, first: int, end: int) -> int:
-    """Sum of a slice."""
+    """Return the sum of values[first:end]."""
     total = 0
     for i in range(first, end):
         total += values[i]
@@ -380,7 +384,7 @@ def sum_slice(values: Ints, first: int, end: int) -> int:
 
 @kernel
 def is_node_list_usable(
-    state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints
+    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, wanted: Ints
 ) -> bool:
     """Return whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
@@ -388,7 +392,7 @@ def is_node_list_usable(
         if has_node(wanted, node) and not (
             has_node(usable, node)
             and states[node] == UP
-            and has_room_for_job(state, node, record, at)
+            and has_room_for_job(state, node, record, place)
         ):
             return False
     return True

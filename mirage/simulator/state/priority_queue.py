@@ -66,9 +66,9 @@ from mirage.simulator.arrays.layout import (
 
 
 @inline_kernel
-def get_age_start(live: Ints, site: Ints, at: int) -> int:
-    """The instant from which the age of the job whose record begins at `at` counts."""
-    return live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE]
+def get_age_start(live: Ints, site: Ints, record: int) -> int:
+    """Return the instant from which the age of the job whose record begins at `record` counts."""
+    return live[record + SUBMIT] if site[SITE_ACCRUE] else live[record + ELIGIBLE]
 
 
 @inline_kernel
@@ -79,32 +79,32 @@ def is_saturated(state: Ints, site: Ints, slot: int) -> bool:
 
 
 @inline_kernel
-def compute_key(state: Ints, site: Ints, slot: int, old: int) -> int:
-    """The job's key as one of the old or of the young."""
+def compute_key(state: Ints, site: Ints, slot: int, is_old: int) -> int:
+    """Compute the job's key in one of the two parts; `is_old` is 1 or 0, here and below."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    value = live[at + STATIC] + section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
-    value += section(site, PARTITION_TIER)[live[at + PARTITION]] << TIER_SHIFT
+    record = slot * RECORD
+    value = live[record + STATIC] + section(state, FAIR_VALUE)[live[record + ASSOCIATION]]
+    value += section(site, PARTITION_TIER)[live[record + PARTITION]] << TIER_SHIFT
     state[LEAST_VALUE] = min(state[LEAST_VALUE], value)
     key = -value
-    if not old:
-        key += site[SITE_RATE] * (get_age_start(live, site, at) - state[ORIGIN])
+    if not is_old:
+        key += site[SITE_RATE] * (get_age_start(live, site, record) - state[ORIGIN])
     return key
 
 
 @inline_kernel
-def get_part_bounds(state: Ints, old: int) -> tuple[int, int]:
-    """The first place of the old or of the young, and the one behind their last."""
-    if old:
+def get_part_bounds(state: Ints, is_old: int) -> tuple[int, int]:
+    """Return the first place of one part, and the place after its last."""
+    if is_old:
         return state[OLD_FIRST], state[OLD_FIRST] + state[SATURATED]
     return state[YOUNG_FIRST], state[YOUNG_FIRST] + state[QUEUED] - state[SATURATED]
 
 
 @inline_kernel
-def find_place(state: Ints, key: int, job_id: int, old: int) -> int:
-    """The first place in its part of the queue that is not before (key, job id)."""
+def find_place(state: Ints, key: int, job_id: int, is_old: int) -> int:
+    """Return the first place in one part of the queue that is not before (key, job id)."""
     keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
-    low, high = get_part_bounds(state, old)
+    low, high = get_part_bounds(state, is_old)
     while low < high:
         middle = (low + high) >> 1
         if keys[middle] < key or (keys[middle] == key and ids[middle] < job_id):
@@ -115,101 +115,103 @@ def find_place(state: Ints, key: int, job_id: int, old: int) -> int:
 
 
 @inline_kernel
-def get_marks(live: Ints, at: int) -> int:
-    """The MARK_ bits of the job whose record begins at `at`."""
+def get_marks(live: Ints, record: int) -> int:
+    """Return the MARK_ bits of the job whose record begins at `record`."""
     mark = 0
-    if live[at + PIN] != NONE:
+    if live[record + PIN] != NONE:
         mark |= MARK_PINNED
-    if live[at + ARRAY_LIMIT]:
+    if live[record + ARRAY_LIMIT]:
         mark |= MARK_ARRAY
     return mark
 
 
 @kernel
-def insert_job(state: Ints, site: Ints, slot: int, old: int) -> None:
-    """Into one part of the queue."""
+def insert_job(state: Ints, site: Ints, slot: int, is_old: int) -> None:
+    """Insert the job into one part of the queue."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    key = compute_key(state, site, slot, old)
-    place = make_gap(state, find_place(state, key, live[at + ID], old), old)
+    record = slot * RECORD
+    key = compute_key(state, site, slot, is_old)
+    place = make_gap(state, find_place(state, key, live[record + ID], is_old), is_old)
     column(state, QUEUE_KEY)[place] = key
-    column(state, QUEUE_ID)[place] = live[at + ID]
+    column(state, QUEUE_ID)[place] = live[record + ID]
     column(state, QUEUE_SLOT)[place] = slot
-    column(state, QUEUE_NODES)[place] = live[at + NODES]
-    column(state, QUEUE_LIMIT)[place] = live[at + LIMIT]
-    column(state, QUEUE_SHAPE)[place] = live[at + SHAPE]
-    column(state, QUEUE_MARK)[place] = get_marks(live, at)
-    column(state, QUEUE_SINCE)[place] = get_age_start(live, site, at)
-    live[at + KEY] = key
+    column(state, QUEUE_NODES)[place] = live[record + NODES]
+    column(state, QUEUE_LIMIT)[place] = live[record + LIMIT]
+    column(state, QUEUE_SHAPE)[place] = live[record + SHAPE]
+    column(state, QUEUE_MARK)[place] = get_marks(live, record)
+    column(state, QUEUE_SINCE)[place] = get_age_start(live, site, record)
+    live[record + KEY] = key
 
 
 @kernel
 def shift_places_back(state: Ints, first: int, end: int) -> None:
-    """Move the jobs at the places [first, end) of all columns by one, towards the end."""
+    """Move the jobs at the places [first, end) of all columns by one place towards the end."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         shift_back(cut(section(state, which), first, end + 1))
 
 
 @kernel
 def shift_places_ahead(state: Ints, first: int, end: int) -> None:
-    """The same towards the beginning."""
+    """Move the jobs at the places [first, end) of all columns by one place towards the
+    beginning."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         shift_ahead(cut(section(state, which), first - 1, end))
 
 
 @kernel
-def move_places(state: Ints, first: int, end: int, by: int) -> None:
-    """Move the jobs at the places [first, end) of all columns by so many places."""
+def move_places(state: Ints, first: int, end: int, shift: int) -> None:
+    """Move the jobs at the places [first, end) of all columns by `shift` places."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         values = section(state, which)
-        if by > 0:
+        if shift > 0:
             for i in range(end - 1, first - 1, -1):
-                values[i + by] = values[i]
+                values[i + shift] = values[i]
         else:
             for i in range(first, end):
-                values[i + by] = values[i]
+                values[i + shift] = values[i]
 
 
 @kernel
 def spread_parts(state: Ints) -> None:
-    """Share the room left evenly: ahead of the old, between the two parts, behind the young."""
-    old, young, n = state[OLD_FIRST], state[YOUNG_FIRST], state[SATURATED]
-    rest = state[QUEUED] - n
+    """Divide the free room evenly: before the old part, between the parts, after the young part."""
+    old_first, young_first, old_count = state[OLD_FIRST], state[YOUNG_FIRST], state[SATURATED]
+    young_count = state[QUEUED] - old_count
     gap = (section(state, QUEUE_KEY).size - state[QUEUED]) // 3
-    state[OLD_FIRST], state[YOUNG_FIRST] = gap, 2 * gap + n
-    # Who moves away from the other goes first.
-    if state[YOUNG_FIRST] > young:
-        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
-        move_places(state, old, old + n, gap - old)
+    state[OLD_FIRST], state[YOUNG_FIRST] = gap, 2 * gap + old_count
+    # Move first the part that shifts away, so that neither part overwrites the other.
+    if state[YOUNG_FIRST] > young_first:
+        move_places(state, young_first, young_first + young_count, state[YOUNG_FIRST] - young_first)
+        move_places(state, old_first, old_first + old_count, gap - old_first)
     else:
-        move_places(state, old, old + n, gap - old)
-        move_places(state, young, young + rest, state[YOUNG_FIRST] - young)
+        move_places(state, old_first, old_first + old_count, gap - old_first)
+        move_places(state, young_first, young_first + young_count, state[YOUNG_FIRST] - young_first)
 
 
 @kernel
-def make_gap(state: Ints, place: int, old: int) -> int:
-    """Room for one more job at this place of one part: its shorter side moves. Where it is then."""
-    first, end = get_part_bounds(state, old)
-    ahead = place - first < end - place
-    if not has_free_place(state, old, ahead):
+def make_gap(state: Ints, place: int, is_old: int) -> int:
+    """Make room for one more job at this place of one part, by moving the shorter side of the part.
+    Returns the place of the gap."""
+    first, end = get_part_bounds(state, is_old)
+    moves_ahead = place - first < end - place
+    if not has_free_place(state, is_old, moves_ahead):
         spread_parts(state)
-        place += get_part_bounds(state, old)[0] - first
-        first, end = get_part_bounds(state, old)
-    if ahead:
+        place += get_part_bounds(state, is_old)[0] - first
+        first, end = get_part_bounds(state, is_old)
+    if moves_ahead:
         shift_places_ahead(state, first, place)
-        state[OLD_FIRST if old else YOUNG_FIRST] -= 1
+        state[OLD_FIRST if is_old else YOUNG_FIRST] -= 1
         place -= 1
     else:
         shift_places_back(state, place, end)
     state[QUEUED] += 1
-    state[SATURATED] += old
+    state[SATURATED] += is_old
     return place
 
 
 @inline_kernel
-def has_free_place(state: Ints, old: int, ahead: int) -> bool:
-    """Return whether the place ahead of one part, or the one behind it, is free."""
-    if old:
+def has_free_place(state: Ints, is_old: int, ahead: int) -> bool:
+    """Return whether the place before one part (`ahead`), or the place after it, is free."""
+    if is_old:
         return state[OLD_FIRST] > 0 if ahead else get_part_bounds(state, 1)[1] < state[YOUNG_FIRST]
     if ahead:
         return state[YOUNG_FIRST] > get_part_bounds(state, 1)[1]
@@ -217,86 +219,87 @@ def has_free_place(state: Ints, old: int, ahead: int) -> bool:
 
 
 @kernel
-def close_gap(state: Ints, place: int, old: int) -> None:
-    """Close the gap of the job that leaves this place of one part: its shorter side moves."""
-    first, end = get_part_bounds(state, old)
+def close_gap(state: Ints, place: int, is_old: int) -> None:
+    """Close the gap of a job that leaves this place, by moving the shorter side of its part."""
+    first, end = get_part_bounds(state, is_old)
     if place - first < end - place:
         shift_places_back(state, first, place)
-        state[OLD_FIRST if old else YOUNG_FIRST] += 1
+        state[OLD_FIRST if is_old else YOUNG_FIRST] += 1
     else:
         shift_places_ahead(state, place + 1, end)
     state[QUEUED] -= 1
-    state[SATURATED] -= old
+    state[SATURATED] -= is_old
 
 
 @kernel
 def enqueue_job(state: Ints, site: Ints, slot: int) -> None:
     """Put an eligible job into the queue."""
     live = section(state, LIVE)
-    at = slot * RECORD
-    old = int(is_saturated(state, site, slot))
-    insert_job(state, site, slot, old)
-    state[QUEUED_NODES] += live[at + NODES]
-    state[QUEUED_ARRAYS] += live[at + ARRAY_LIMIT] > 0
-    if not old:
-        full = get_age_start(live, site, at) + site[SITE_MAX_AGE]
-        state[SATURATES_AT] = min(state[SATURATES_AT], full)
+    record = slot * RECORD
+    is_old = int(is_saturated(state, site, slot))
+    insert_job(state, site, slot, is_old)
+    state[QUEUED_NODES] += live[record + NODES]
+    state[QUEUED_ARRAYS] += live[record + ARRAY_LIMIT] > 0
+    if not is_old:
+        saturates_at = get_age_start(live, site, record) + site[SITE_MAX_AGE]
+        state[SATURATES_AT] = min(state[SATURATES_AT], saturates_at)
 
 
 @kernel
 def dequeue_job(state: Ints, slot: int) -> None:
     """Take a job out of the queue."""
     live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
-    at = slot * RECORD
-    key, job_id = live[at + KEY], live[at + ID]
-    old, place = 0, find_place(state, key, job_id, 0)
+    record = slot * RECORD
+    key, job_id = live[record + KEY], live[record + ID]
+    is_old, place = 0, find_place(state, key, job_id, 0)
     if place == get_part_bounds(state, 0)[1] or slots[place] != slot:
-        old, place = 1, find_place(state, key, job_id, 1)
-    close_gap(state, place, old)
-    state[QUEUED_NODES] -= live[at + NODES]
-    state[QUEUED_ARRAYS] -= live[at + ARRAY_LIMIT] > 0
+        is_old, place = 1, find_place(state, key, job_id, 1)
+    close_gap(state, place, is_old)
+    state[QUEUED_NODES] -= live[record + NODES]
+    state[QUEUED_ARRAYS] -= live[record + ARRAY_LIMIT] > 0
 
 
 @kernel
 def refresh_saturated(state: Ints, site: Ints) -> None:
-    """Before a pass: jobs whose age has reached its maximum join the old.
+    """Move jobs whose age has reached its maximum to the old part. Call it before each pass.
 
-    They stand near the head of the young: of those with a key above `bound` none can be so old.
+    Such jobs are near the head of the young part: no job with a key above `bound` can be so old.
     """
     if state[NOW] < state[SATURATES_AT] or not site[SITE_RATE]:
         return
-    rate, full = site[SITE_RATE], site[SITE_MAX_AGE]
+    rate, max_age_s = site[SITE_RATE], site[SITE_MAX_AGE]
     keys, since = column(state, QUEUE_KEY), column(state, QUEUE_SINCE)
-    bound = rate * (state[NOW] - full - state[ORIGIN]) - state[LEAST_VALUE]
+    bound = rate * (state[NOW] - max_age_s - state[ORIGIN]) - state[LEAST_VALUE]
     soonest, k = FAR, 0
     while k < state[QUEUED] - state[SATURATED]:
-        # Counted from the first of the young, who may move.
+        # Count from YOUNG_FIRST at each turn, since `close_gap` may move the part's first place.
         i = state[YOUNG_FIRST] + k
         if keys[i] > bound:
             earliest = (keys[i] + state[LEAST_VALUE]) // rate + state[ORIGIN]
-            soonest = min(soonest, earliest + full)
+            soonest = min(soonest, earliest + max_age_s)
             break
-        if state[NOW] - since[i] >= full:
+        if state[NOW] - since[i] >= max_age_s:
             slot = column(state, QUEUE_SLOT)[i]
             close_gap(state, i, 0)
             insert_job(state, site, slot, 1)
         else:
-            soonest = min(soonest, since[i] + full)
+            soonest = min(soonest, since[i] + max_age_s)
             k += 1
     state[SATURATES_AT] = soonest
 
 
 @kernel
 def recompute_keys(state: Ints, site: Ints) -> bool:
-    """New keys for all, and the order mended by insertion; whether a key changed."""
-    changed = recompute_part_keys(state, site, 1)
-    return recompute_part_keys(state, site, 0) or changed
+    """Compute the keys of all queued jobs anew, and sort by insertion. Returns whether a key has
+    changed."""
+    has_changed = recompute_part_keys(state, site, 1)
+    return recompute_part_keys(state, site, 0) or has_changed
 
 
 @kernel
-def recompute_part_keys(state: Ints, site: Ints, old: int) -> bool:
-    """One part of it."""
-    first, end = get_part_bounds(state, old)
+def recompute_part_keys(state: Ints, site: Ints, is_old: int) -> bool:
+    """Compute the keys of one part like `recompute_keys`."""
+    first, end = get_part_bounds(state, is_old)
     live = section(state, LIVE)
     keys, ids, slots = (
         column(state, QUEUE_KEY),
@@ -306,11 +309,11 @@ def recompute_part_keys(state: Ints, site: Ints, old: int) -> bool:
     nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
     shapes, marks = column(state, QUEUE_SHAPE), column(state, QUEUE_MARK)
     sinces = column(state, QUEUE_SINCE)
-    changed = False
+    has_changed = False
     for i in range(first, end):
         slot = slots[i]
-        key = compute_key(state, site, slot, old)
-        changed = changed or key != keys[i]
+        key = compute_key(state, site, slot, is_old)
+        has_changed = has_changed or key != keys[i]
         live[slot * RECORD + KEY] = key
         job_id, size, limit = ids[i], nodes[i], limits[i]
         shape, mark, since = shapes[i], marks[i], sinces[i]
@@ -322,4 +325,4 @@ def recompute_part_keys(state: Ints, site: Ints, old: int) -> bool:
             j -= 1
         keys[j], ids[j], slots[j], nodes[j], limits[j] = key, job_id, slot, size, limit
         shapes[j], marks[j], sinces[j] = shape, mark, since
-    return changed
+    return has_changed

@@ -1,1 +1,1 @@
-"""Reaches Slurm in different ways behind ports.Cluster."""
+"""Clients that reach Slurm. Each implements `domain.ports.Cluster`: by commands, by slurmrestd."""

@@ -1,6 +1,6 @@
-"""Turns Slurm's text into values.
+"""Calls the parsers of Slurm's answers, and logs what they could not parse.
 
-An answer that cannot be read counts as no answer. A row that cannot be read is left out.
+An answer that cannot be parsed counts as no answer. A row that cannot be parsed is left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,28 +19,28 @@ _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_AT_ONCE = 100
+_ROWS_PER_ANSWER = 100
 """The most rows of one answer that are named in the log. The others are named at later answers."""
-_SHOWN = 8
-_A_MINUTE = 20
-"""The most rows that are named in a minute: whoever submits jobs may make as many as they like."""
-_REMEMBERED = 100_000
+_EXAMPLES = 8
+_ROWS_PER_MINUTE = 20
+"""The most rows that are named in a minute. Any user may submit as many odd jobs as they like."""
+_MOST_REMEMBERED = 100_000
 """The most rows that are remembered, so that they are not named again."""
 
 
 class AnswerReader:
-    """Calls parsers. Nothing may be concluded from an answer that cannot be read."""
+    """Calls parsers. A caller must conclude nothing from an answer that cannot be parsed."""
 
     def __init__(self, alarms: ForgeryAlarms, meter: CallStats) -> None:
         """`meter` counts the rows that are left out."""
         self._alarms, self._meter = alarms, meter
-        self._named: dict[tuple[str, str], None] = {}
-        self._seldom = ThrottledLog(_A_MINUTE)
+        self._logged_rows: dict[tuple[str, str], None] = {}
+        self._throttled_log = ThrottledLog(_ROWS_PER_MINUTE)
 
     def __call__(self, command: str, parse: Callable[[], T]) -> T:
         """Return `parse()`, the value read from the answer of `command`.
 
-        Raises UnreadableAnswer for text that does not read. For text that Slurm did not write,
+        Raises UnreadableAnswer for text that cannot be parsed. For text that Slurm did not write,
         adds an alarm and raises ForgedAnswer.
         """
         try:
@@ -59,48 +59,51 @@ class AnswerReader:
         kind: str = "",
         unread: Unread | None = None,
     ) -> T:
-        """The same without the rows that do not read, which are added to `unread`: they are counted
-        to `kind` of question, and each is named once in the log."""
-        left_out = Unread() if unread is None else unread
-        found = self(command, lambda: parse(left_out))
-        self._log_missing_figures(kind or command, left_out.without_gpus)
-        if left_out.rows:
-            self._meter.count_unread(kind or command, len(left_out.rows))
-            self._log_unread(kind or command, left_out.rows)
-        return found
+        """Return the value without the rows that cannot be parsed.
+
+        Such rows are added to `unread`, counted under `kind` (by default `command`), and each is
+        logged once. Raises like `__call__`.
+        """
+        rejects = Unread() if unread is None else unread
+        value = self(command, lambda: parse(rejects))
+        self._log_missing_figures(kind or command, rejects.without_gpus)
+        if rejects.rows:
+            self._meter.count_unread(kind or command, len(rejects.rows))
+            self._log_unread(kind or command, rejects.rows)
+        return value
 
     def _log_missing_figures(self, command: str, jobs: Sequence[JobId]) -> None:
         """Log one line for the jobs that no earlier line counted."""
-        new = [job_id for job_id in jobs if (command, f"gpus {job_id}") not in self._named]
+        new = [job_id for job_id in jobs if (command, f"gpus {job_id}") not in self._logged_rows]
         if new:
             self._remember((command, f"gpus {job_id}") for job_id in new)
             _log.warning(
                 "the GPUs of jobs do not read, and count as not known",
                 command=command,
                 jobs=len(new),
-                first=new[:_SHOWN],
+                first=new[:_EXAMPLES],
             )
 
     def _log_unread(self, command: str, rows: Sequence[UnreadRow]) -> None:
-        new = [row for row in rows if (command, row.name) not in self._named]
-        self._remember((command, row.name) for row in new[:_AT_ONCE])
-        for row in new[:_AT_ONCE]:
-            self._seldom.log_event(
+        new = [row for row in rows if (command, row.name) not in self._logged_rows]
+        self._remember((command, row.name) for row in new[:_ROWS_PER_ANSWER])
+        for row in new[:_ROWS_PER_ANSWER]:
+            self._throttled_log.log_event(
                 _log.warning,
                 "a row does not read and is left out",
                 command=command,
                 row=row.name,
                 error=row.why,
             )
-        if len(new) > _AT_ONCE:
-            self._seldom.log_event(
+        if len(new) > _ROWS_PER_ANSWER:
+            self._throttled_log.log_event(
                 _log.warning,
                 "more rows do not read and are left out",
                 command=command,
-                rows=len(new) - _AT_ONCE,
+                rows=len(new) - _ROWS_PER_ANSWER,
             )
 
-    def _remember(self, named: Iterable[tuple[str, str]]) -> None:
-        self._named.update(dict.fromkeys(named))
-        while len(self._named) > _REMEMBERED:
-            del self._named[next(iter(self._named))]
+    def _remember(self, keys: Iterable[tuple[str, str]]) -> None:
+        self._logged_rows.update(dict.fromkeys(keys))
+        while len(self._logged_rows) > _MOST_REMEMBERED:
+            del self._logged_rows[next(iter(self._logged_rows))]

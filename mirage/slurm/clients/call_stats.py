@@ -30,12 +30,12 @@ class CallStats:
     def count_call(self, kind: str) -> Iterator[None]:
         """Count the call made inside. An exception inside is a failure."""
         began = time.monotonic()
-        failed = True
+        has_failed = True
         try:
             yield
-            failed = False
+            has_failed = False
         finally:
-            self._add_call(kind, failed=failed, seconds=time.monotonic() - began)
+            self._add_call(kind, has_failed=has_failed, seconds=time.monotonic() - began)
 
     def count_unread(self, kind: str, rows: int) -> None:
         with self._lock:
@@ -46,12 +46,12 @@ class CallStats:
         with self._lock:
             return dict(self._usage)
 
-    def _add_call(self, kind: str, *, failed: bool, seconds: float) -> None:
+    def _add_call(self, kind: str, *, has_failed: bool, seconds: float) -> None:
         with self._lock:
             usage = self._usage.get(kind, CallTotals())
             self._usage[kind] = replace(
                 usage,
                 calls=usage.calls + 1,
-                failures=usage.failures + failed,
+                failures=usage.failures + has_failed,
                 seconds=usage.seconds + seconds,
             )

@@ -17,7 +17,7 @@ class ForgeryAlarms:
 
     def take_alarms(self) -> list[str]:
         """Return the sentences since the last call, the oldest first."""
-        taken = []
+        sentences = []
         while self._sentences:
-            taken.append(self._sentences.popleft())
-        return taken
+            sentences.append(self._sentences.popleft())
+        return sentences

@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class HeartbeatCluster:
-    """Implements `ports.Cluster`. `beat` is called after each call, also without an answer, since a
-    slow or absent Slurm is no fault of the service."""
+    """Implements `ports.Cluster`. `on_call` is called after each call, even if Slurm gave no
+    answer: a slow or absent Slurm is no fault of the service."""
 
-    def __init__(self, cluster: Cluster, beat: Callable[[], None]) -> None:
-        self._cluster, self._beat = cluster, beat
+    def __init__(self, cluster: Cluster, on_call: Callable[[], None]) -> None:
+        self._cluster, self._on_call = cluster, on_call
 
     def read_clock(self) -> int:
         return self._cluster.read_clock()
@@ -46,10 +46,14 @@ class HeartbeatCluster:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         move = partial(self._cluster.free_standby, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin, seen=seen))
+        self._call_with_beat(
+            lambda: move(
+                dependency=dependency, unpin=unpin, expected_dependency=expected_dependency
+            )
+        )
 
     def pin_standby(
         self,
@@ -58,10 +62,14 @@ class HeartbeatCluster:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         move = partial(self._cluster.pin_standby, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, node_list=node_list, seen=seen))
+        self._call_with_beat(
+            lambda: move(
+                dependency=dependency, node_list=node_list, expected_dependency=expected_dependency
+            )
+        )
 
     def set_dependency(
         self,
@@ -70,10 +78,14 @@ class HeartbeatCluster:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         move = partial(self._cluster.set_dependency, standby, owner=owner)
-        self._call_with_beat(lambda: move(dependency=dependency, unpin=unpin, seen=seen))
+        self._call_with_beat(
+            lambda: move(
+                dependency=dependency, unpin=unpin, expected_dependency=expected_dependency
+            )
+        )
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
         self._call_with_beat(lambda: self._cluster.hold_job(standby, owner=owner))
@@ -84,8 +96,8 @@ class HeartbeatCluster:
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         self._call_with_beat(lambda: self._cluster.cancel_job(job_id, owner=owner))
 
-    def _call_with_beat(self, ask: Callable[[], T]) -> T:
+    def _call_with_beat(self, call: Callable[[], T]) -> T:
         try:
-            return ask()
+            return call()
         finally:
-            self._beat()
+            self._on_call()

@@ -7,7 +7,8 @@ from mirage.errors import ClusterRefused
 def refuse_another_owner(job_id: JobId, uid: int | None, owner: int) -> None:
     """Raise ClusterRefused if the job's owner `uid` is not the chain's, whatever its mark says."""
     if uid != owner:
-        whose = "an unknown user" if uid is None else f"uid {uid}"
+        actual_owner = "an unknown user" if uid is None else f"uid {uid}"
         raise ClusterRefused(
-            f"job {job_id} belongs to {whose} but its chain to uid {owner}: the job is not touched"
+            f"job {job_id} belongs to {actual_owner} but its chain to uid {owner}: "
+            "the job is not touched"
         )

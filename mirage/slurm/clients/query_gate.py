@@ -1,5 +1,7 @@
-"""Sends queries to one Slurm daemon one at a time, shares equal ones, and pauses while it is in
-trouble."""
+"""Sends queries to one Slurm daemon.
+
+Queries are sent one at a time, equal ones share an answer, and after signs of load the gate pauses.
+"""
 
 import threading
 import time
@@ -13,7 +15,7 @@ from mirage.errors import ClusterUnavailable, MirageError
 T = TypeVar("T")
 
 SLOW_S = 2.0
-"""Seconds. A slower answer is a sign of load, as a failure is."""
+"""Seconds. An answer that takes longer is a sign of load, as a failure is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,22 +32,22 @@ class Backoff:
     """Decides how long to pause queries to a daemon, by its answers so far."""
 
     def __init__(
-        self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
+        self, settings: BackoffSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._patience = patience
+        self._settings = settings
         self._clock = clock
         self._pause_s = 0.0
-        self._until = 0.0
+        self._paused_until = 0.0
         self._sign = ""
 
     def check_pause(self) -> None:
         """Raise ClusterUnavailable while the pause lasts."""
-        left_s = self._until - self._clock()
+        left_s = self._paused_until - self._clock()
         if self._pause_s and left_s > 0:
             raise ClusterUnavailable(f"not asked for another {left_s:.0f} s: {self._sign}")
 
     def record_answer(self, seconds: float) -> None:
-        if seconds > self._patience.slow_s:
+        if seconds > self._settings.slow_s:
             self._extend_pause(f"the last answer took {seconds:.1f} s")
         else:
             self._pause_s = 0.0
@@ -54,9 +56,9 @@ class Backoff:
         self._extend_pause(f"the last answer was: {reason}")
 
     def _extend_pause(self, sign: str) -> None:
-        longer_s = self._pause_s * 2 or self._patience.first_pause_s
-        self._pause_s = min(longer_s, self._patience.longest_pause_s)
-        self._until = self._clock() + self._pause_s
+        longer_s = self._pause_s * 2 or self._settings.first_pause_s
+        self._pause_s = min(longer_s, self._settings.longest_pause_s)
+        self._paused_until = self._clock() + self._pause_s
         self._sign = sign
 
 
@@ -64,10 +66,10 @@ class QueryGate:
     """Sends queries. Safe to use from several threads."""
 
     def __init__(
-        self, patience: BackoffSettings, clock: Callable[[], float] = time.monotonic
+        self, settings: BackoffSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._backoff = Backoff(patience, clock)
+        self._backoff = Backoff(settings, clock)
         self._one_at_a_time = threading.Lock()
         self._flights: dict[str, Future[Any]] = {}
         self._flights_lock = threading.Lock()
@@ -77,18 +79,18 @@ class QueryGate:
         with self._flights_lock:
             flight = self._flights.get(key)
             if flight is None:
-                mine: Future[Any] = Future()
-                self._flights[key] = mine
+                future: Future[Any] = Future()
+                self._flights[key] = future
         if flight is not None:
             return cast(T, flight.result())
         try:
             answer = self._run_query(query)
         except BaseException as error:
             self._finish_flight(key)
-            mine.set_exception(error)
+            future.set_exception(error)
             raise
         self._finish_flight(key)
-        mine.set_result(answer)
+        future.set_result(answer)
         return answer
 
     def _finish_flight(self, key: str) -> None:

@@ -1,6 +1,6 @@
-"""Limits on how many waiting jobs earn age (MaxJobsAccrue and its like), as sacctmgr tells them.
+"""Limits on how many waiting jobs earn age (MaxJobsAccrue and its like), as sacctmgr prints them.
 
-A standby that is released or pinned beyond such a limit waits without earning any.
+A standby that is released or pinned beyond such a limit waits, but earns no age.
 """
 
 from collections import Counter
@@ -60,10 +60,11 @@ class AccrueLimits:
         """Yield the limits that bind a job of this user in this account and QOS."""
         for word, most in self.qos.get(qos, {}).items():
             yield AccrueLimit(word=word, most=most, scope=_SCOPES[word], qos=qos)
-        named = [(account, user), *((one, "") for one in self._list_ancestors(account))]
-        own = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in named]
-        # An account's is its users' who have none.
-        if (nearest := next((one for one in own if one is not None), None)) is not None:
+        associations = [(account, user), *((name, "") for name in self._list_ancestors(account))]
+        own_limits = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in associations]
+        # Users without a limit of their own have the account's.
+        nearest = next((limit for limit in own_limits if limit is not None), None)
+        if nearest is not None:
             yield AccrueLimit(
                 word="MaxJobsAccrue",
                 most=nearest,
@@ -71,23 +72,23 @@ class AccrueLimits:
                 account=account,
                 accounts=frozenset({account}),
             )
-        for one in self._list_ancestors(account):
-            group = self.associations.get((one, ""), {}).get("GrpJobsAccrue")
+        for name in self._list_ancestors(account):
+            group = self.associations.get((name, ""), {}).get("GrpJobsAccrue")
             if group is not None:
                 yield AccrueLimit(
                     word="GrpJobsAccrue",
                     most=group,
                     scope=AccrueScope.ALL,
-                    account=one,
-                    accounts=frozenset(self._list_descendants(one)),
+                    account=name,
+                    accounts=frozenset(self._list_descendants(name)),
                 )
 
     def _list_ancestors(self, account: str) -> list[str]:
         """Return the account and the accounts above it."""
-        line = [account]
-        while (above := self.parents.get(line[-1], "")) and above not in line:
-            line.append(above)
-        return line
+        ancestors = [account]
+        while (parent := self.parents.get(ancestors[-1], "")) and parent not in ancestors:
+            ancestors.append(parent)
+        return ancestors
 
     def _list_descendants(self, account: str) -> list[str]:
         """Return the account and the accounts below it."""
@@ -110,10 +111,10 @@ def build_show_associations_argv(cluster: str) -> list[str]:
 
 
 def parse_accrue_limits(qos: str, associations: str) -> AccrueLimits:
-    """Raises MalformedText for half an answer.
+    """Parse the answers of both commands. Raises MalformedText for an answer that was cut short.
 
-    Names are coordinators' own words, which may look like rows: what is not of the right form is
-    left out, and so is a name that stands there twice.
+    Coordinators choose names freely, and a name may look like a row. So rows of another form are
+    left out, and so are all rows of a name that occurs twice.
     """
     by_qos = {row[0]: _parse_limits(_QOS[1:], row[1:]) for row in _split_rows(qos, len(_QOS), 1)}
     rows = _split_rows(associations, len(_ASSOCIATION), 2)
@@ -129,14 +130,14 @@ def parse_accrue_limits(qos: str, associations: str) -> AccrueLimits:
 
 
 def _split_rows(answer: str, width: int, keys: int) -> list[list[str]]:
-    *lines, tail = answer.split("\n")
-    if tail:
-        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")
+    *lines, rest = answer.split("\n")
+    if rest:
+        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {rest[:80]!r}")
     rows = [cells for cells in (line.split("|") for line in lines) if len(cells) == width]
-    times = Counter(tuple(row[:keys]) for row in rows)
-    return [row for row in rows if times[tuple(row[:keys])] == 1]
+    counts = Counter(tuple(row[:keys]) for row in rows)
+    return [row for row in rows if counts[tuple(row[:keys])] == 1]
 
 
 def _parse_limits(words: Sequence[str], cells: Sequence[str]) -> dict[str, int]:
-    found = zip(words, cells, strict=True)
-    return {word: int(cell) for word, cell in found if cell.isascii() and cell.isdigit()}
+    pairs = zip(words, cells, strict=True)
+    return {word: int(cell) for word, cell in pairs if cell.isascii() and cell.isdigit()}

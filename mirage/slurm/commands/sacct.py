@@ -1,11 +1,13 @@
-"""sacct: what accounting remembers, asked for in two answers.
+"""sacct: the records of accounting, from two answers.
 
-sacct takes its separator as an argument, which every user of the host reads in /proc, and users
-write names, comments and submit lines. So the first answer has no such text, and says which records
-there are; the second only adds texts to these (`mirage.slurm.commands.sacct_texts`).
+sacct takes its separator only as an argument, which every user of the host can read in /proc. Users
+write names, comments and submit lines, so they can write the separator into their own texts. So the
+first answer has no such text, and decides which records exist. The second answer only adds texts to
+these records (`mirage.slurm.commands.sacct_texts`). Never take a record from the second answer.
 
-`-p` and not `-P`: the separator at the end of a row shows where it ends, since a submit line may
-hold newlines. In a time window sacct leaves out jobs that were never eligible; by id it shows them.
+The option is `-p` and not `-P`, because a submit line may hold newlines: the separator at the end
+of a row shows where the row ends. In a time window sacct leaves out jobs that were never eligible;
+asked for ids, it shows them.
 """
 
 import re
@@ -84,23 +86,24 @@ def build_helpformat_argv() -> list[str]:
 
 
 def choose_fields(helpformat: str) -> QueryFields:
-    """Choose fields among those that this sacct lists.
+    """Choose the fields to ask for among those that this sacct lists.
 
-    Raises MalformedText where it lacks a field that is needed.
+    Raises MalformedText if this sacct lacks a field that is needed.
     """
-    known = set(helpformat.split())
-    missing = [name for name in _NEEDED if name not in known]
+    listed = set(helpformat.split())
+    missing = [name for name in _NEEDED if name not in listed]
     if missing:
         raise MalformedText(f"sacct --helpformat does not list {', '.join(missing)}")
-    chosen = (next((name for name in names if name in known), None) for names in _FACTS)
+    chosen_names = (next((name for name in names if name in listed), None) for names in _FACTS)
     return QueryFields(
-        facts=tuple(name for name in chosen if name is not None),
-        texts=(*KEY, *(name for name in _TEXTS if name in known)),
+        facts=tuple(name for name in chosen_names if name is not None),
+        texts=(*KEY, *(name for name in _TEXTS if name in listed)),
     )
 
 
 def build_window_options(since: int, until: int) -> list[str]:
-    """The options for jobs of all users in any state in [since, until]; `uts`: epoch seconds."""
+    """Build the options for jobs of all users in any state in [since, until], in epoch seconds
+    (`uts`)."""
     return ["--allusers", f"--starttime=uts{since}", f"--endtime=uts{until}"]
 
 
@@ -114,28 +117,31 @@ def build_user_options(uid: int) -> list[str]:
     return [f"--uid={uid}"]
 
 
-def build_argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR) -> list[str]:
-    """Build the command. `which` are some of the options above."""
+def build_argv(
+    names: Sequence[str], selection: Sequence[str], separator: str = SEPARATOR
+) -> list[str]:
+    """Build the command. `selection`: the options of one or more of the functions above."""
     # --duplicates: every run of a requeued job, and every job of a number that was used again.
     options = ["--allocations", "--duplicates", "--noconvert", "--parsable"]
     form = [f"--delimiter={separator}", f"--format={','.join(names)}"]
-    return ["sacct", *options, *form, *which]
+    return ["sacct", *options, *form, *selection]
 
 
 def parse_facts(
     answer: str, names: Sequence[str], unread: Unread | None = None
 ) -> dict[RecordKey, Row]:
-    """The first answer: each record once.
+    """Parse the first answer into rows, each record once.
 
-    Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own. Rows
-    that do not read are added to `unread`; without it they raise MalformedText too.
+    Raises MalformedText for an answer that was cut short, ForgedAnswer for a record with two
+    owners. Rows that cannot be parsed are added to `unread`; without `unread` they raise
+    MalformedText too.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    header, *rows = split_intact_rows(answer, names, left_out, what="record") or [{}]
+    rejects = make_strict_unread() if unread is None else unread
+    header, *rows = split_intact_rows(answer, names, rejects, row_kind="record") or [{}]
     if list(header.values()) != list(names):
         raise MalformedText(f"sacct answered without its header: {answer[:80]!r}")
     # A record may be listed twice when it changes while sacct reads; the later one is newer.
-    facts = dict(left_out.parse_rows(rows, _attach_key, _name_record))
+    facts = dict(rejects.parse_rows(rows, _attach_key, _name_record))
     refuse_two_owners(
         ((job_id, submit), parse_optional_integer(uid)) for job_id, submit, uid in facts
     )
@@ -148,9 +154,9 @@ def _attach_key(row: Row) -> tuple[RecordKey, Row]:
 
 
 def _name_record(row: Row) -> UnreadRow:
-    found = name_unread_row("record", row["JobIDRaw"], row["UID"])
+    unread_row = name_unread_row("record", row["JobIDRaw"], row["UID"])
     leader = row.get("JobID", "").partition("+")[0]
-    return replace(found, job_id=JobId(int(leader))) if _is_component(row) else found
+    return replace(unread_row, job_id=JobId(int(leader))) if _is_component(row) else unread_row
 
 
 def build_key(row: Row) -> RecordKey:
@@ -160,31 +166,31 @@ def build_key(row: Row) -> RecordKey:
 def build_jobs(
     facts: Mapping[RecordKey, Row], texts: Mapping[RecordKey, Row], unread: Unread | None = None
 ) -> list[Job]:
-    """Both answers as jobs, het components merged into their leaders.
+    """Build jobs from both answers, with het components merged into their leaders.
 
-    A record that is not in `texts` has none. `unread` as in `parse_facts`, whose rows count too:
-    MalformedText is raised where they are many.
+    A record that is not in `texts` gets no texts. `unread` is as in `parse_facts`, and may hold
+    that function's rows already. Raises MalformedText if `unread` has too many rows.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    rows = (row | texts.get(named, {}) for named, row in facts.items())
-    found = left_out.parse_rows(rows, _parse_component, _name_record)
-    left_out.check_share(job.uid for job, _ in found)
-    jobs = merge_components(drop_incomplete_jobs(found, left_out))
-    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    rejects = make_strict_unread() if unread is None else unread
+    rows = (row | texts.get(key, {}) for key, row in facts.items())
+    components = rejects.parse_rows(rows, _parse_component, _name_record)
+    rejects.check_share(job.uid for job, _ in components)
+    jobs = merge_components(drop_incomplete_jobs(components, rejects))
+    rejects.without_gpus += [job.job_id for job in jobs if job.gpus is None]
     return jobs
 
 
 def _parse_component(row: Row) -> tuple[Job, JobId | None]:
     fields = {name.lower(): cell for name, cell in row.items()}
     job_id = JobId(parse_integer(row["JobIDRaw"]))
-    found = sacct_record.parse_record(
+    record = sacct_record.parse_record(
         fields, job_id, _parse_readings, array="_[" in row.get("JobID", "")
     )
-    if found.assumed and "NNodes" in row:
-        raise MalformedText(found.assumed[0])
-    for amount in (found.job.nodes, found.job.cpus):
+    if record.assumptions and "NNodes" in row:
+        raise MalformedText(record.assumptions[0])
+    for amount in (record.job.nodes, record.job.cpus):
         check_range(amount)
-    return _drop_large_figures(found.job), _find_leader(row)
+    return _drop_large_figures(record.job), _find_leader(row)
 
 
 def _drop_large_figures(job: Job) -> Job:
@@ -194,10 +200,10 @@ def _drop_large_figures(job: Job) -> Job:
     return replace(job, gpus=gpus, memory_mib=0 if job.memory_mib > LARGEST else job.memory_mib)
 
 
-def _parse_readings(cell: str, _what: str) -> tuple[int, ...]:
+def _parse_readings(cell: str, _field: str) -> tuple[int, ...]:
     """Return the instant of a cell, which is in epoch seconds."""
-    found = parse_instant(cell)
-    return () if found is None else (found,)
+    instant = parse_instant(cell)
+    return () if instant is None else (instant,)
 
 
 def _is_component(row: Row) -> bool:

@@ -1,8 +1,8 @@
-"""One record of accounting, from whichever of sacct's fields it was asked for with.
+"""Builds a job from one record of accounting, whichever fields of sacct the record has.
 
-sacct shows one thing under several names: before an allocation AllocNodes is 0 and ReqNodes is not,
-older releases have AllocGRES in the place of AllocTRES, and some sites dump NodeList alone. The
-tables below say which field counts first. The live history and dumps are read by this one reader.
+sacct shows the same fact in several fields. Before an allocation AllocNodes is 0 and ReqNodes is
+not; older releases have AllocGRES in the place of AllocTRES; some sites dump only NodeList. The
+functions below decide which field counts first. Both the live history and dumps use this module.
 """
 
 import re
@@ -12,7 +12,14 @@ from itertools import product
 from typing import NamedTuple
 
 from mirage.domain import tres
-from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, has_not_run
+from mirage.domain.job import (
+    MAY_NOT_HAVE_RUN,
+    Job,
+    JobId,
+    JobState,
+    has_not_run,
+    place_instants,
+)
 from mirage.domain.timelimit import parse_time_limit
 from mirage.domain.tres import SUFFIXES
 from mirage.errors import MalformedText
@@ -24,8 +31,8 @@ RecordFields = Mapping[str, str]
 """One row, by field name in lower case."""
 
 Readings = Callable[[str, str], tuple[int, ...]]
-"""The instants that a cell may mean, by the cell and what it is: none, one, or the two of an hour
-that daylight saving repeats, the earlier first. Raises BadField."""
+"""Returns the instants that a cell may mean, given the cell and its field's name: none, one, or the
+two of an hour that daylight saving repeats, the earlier first. Raises BadField."""
 
 NO_NODES = "no node count in the row: taken as one node"
 ROUNDED = "a count that sacct rounded, such as 1.13K: taken as it stands (--noconvert prints all)"
@@ -54,28 +61,29 @@ class BadField(MalformedText):
 
 class Record(NamedTuple):
     job: Job
-    assumed: tuple[str, ...] = ()
-    """The assumptions that were made for values that the row lacks."""
+    assumptions: tuple[str, ...] = ()
+    """Sentences on the assumptions that were made for values that the row lacks."""
     unread: BadField | None = None
-    """The first figure that does not read (TRES, GRES), and is not known."""
+    """The first figure (TRES, GRES) that could not be parsed, and so counts as not known."""
 
 
 def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
     """Return the record of a row. Raises BadField for a field that cannot be read."""
-    assumed: list[str] = []
+    assumptions: list[str] = []
     unread: list[BadField] = []
     state = parse_state(row["state"])
-    times = _resolve_times(row, readings, state, assumed)
+    times = _resolve_times(row, readings, state, assumptions)
     allocated = _parse_tres(row, "alloctres", unread)
     requested = _parse_tres(row, "reqtres", unread)
-    nodes = _count_nodes(row, allocated, requested, assumed)
+    nodes = _count_nodes(row, allocated, requested, assumptions)
     cpus = (
-        _find_count(row, "cpus", _CPUS, assumed)
+        _find_count(row, "cpus", _CPUS, assumptions)
         or allocated.get("cpu", 0)
-        or _find_count(row, "cpus", ("reqcpus",), assumed)
+        or _find_count(row, "cpus", ("reqcpus",), assumptions)
         or requested.get("cpu", 0)
     )
     memory_mib = allocated.get("mem", requested.get("mem", 0))
+    node_list = find_first_cell(row, "nodelist")
     job = Job(
         job_id=job_id,
         submit=times.submit,
@@ -90,8 +98,7 @@ def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array:
         reason=find_first_cell(row, "reason"),
         priority=_parse_optional_integer(row, "priority"),
         eligible=times.eligible,
-        start=times.start,
-        end=times.end,
+        **place_instants(state, times.start, times.end, node_list),
         elapsed_s=times.elapsed_s,
         time_limit_s=_parse_time_limit_s(row),
         nodes=nodes,
@@ -100,20 +107,20 @@ def parse_record(row: RecordFields, job_id: JobId, readings: Readings, *, array:
         memory_mib=memory_mib
         or _compute_requested_mib(find_first_cell(row, "reqmem"), nodes, cpus),
         exit_code=find_first_cell(row, "exitcode"),
-        node_list=find_first_cell(row, "nodelist"),
+        node_list=node_list,
         comment=parse_text(row.get("comment", "")),
         array=array,
         submit_line=parse_text(row.get("submitline", "")),
     )
-    return Record(job, tuple(dict.fromkeys(assumed)), next(iter(unread), None))
+    return Record(job, tuple(dict.fromkeys(assumptions)), next(iter(unread), None))
 
 
 def find_first_cell(row: RecordFields, *names: str) -> str:
     """Return the first of these fields that holds a value."""
     for name in names:
         cell = row.get(name)
-        if cell and (found := cell.strip()).lower() not in _ABSENT:
-            return found
+        if cell and (value := cell.strip()).lower() not in _ABSENT:
+            return value
     return ""
 
 
@@ -127,20 +134,20 @@ def parse_state(cell: str) -> JobState:
     return parse_job_state(word)
 
 
-def parse_integer(cell: str, what: str) -> int:
+def parse_integer(cell: str, field: str) -> int:
     """Parse a whole number, which may also be written `3.0`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
-    number, suffix = _parse_number(cell, what)
+    number, suffix = _parse_number(cell, field)
     if suffix or not number.is_integer():
-        raise BadField(f"{what} is not a number", cell)
+        raise BadField(f"{field} is not a number", cell)
     return int(number)
 
 
-def _parse_number(cell: str, what: str) -> tuple[float, str]:
+def _parse_number(cell: str, field: str) -> tuple[float, str]:
     match = _COUNT.fullmatch(cell.strip())
     if match is None:
-        raise BadField(f"{what} is not a number", cell)
+        raise BadField(f"{field} is not a number", cell)
     return float(match[1]), match[2].upper()
 
 
@@ -153,19 +160,19 @@ def _count_nodes(
     row: RecordFields,
     allocated: Mapping[str, int],
     requested: Mapping[str, int],
-    assumed: list[str],
+    assumptions: list[str],
 ) -> int:
     """Return the number of allocated nodes, otherwise the least number of requested nodes."""
-    found = (
-        _find_count(row, "nodes", _NODES, assumed)
+    nodes = (
+        _find_count(row, "nodes", _NODES, assumptions)
         or allocated.get("node", 0)
         or _count_listed_nodes(find_first_cell(row, "nodelist"))
-        or _find_count(row, "nodes", ("reqnodes",), assumed)
+        or _find_count(row, "nodes", ("reqnodes",), assumptions)
         or requested.get("node", 0)
     )
-    if not found:
-        assumed.append(NO_NODES)
-    return found or 1
+    if not nodes:
+        assumptions.append(NO_NODES)
+    return nodes or 1
 
 
 def _count_listed_nodes(node_list: str) -> int:
@@ -175,35 +182,35 @@ def _count_listed_nodes(node_list: str) -> int:
         raise BadField("node list does not read", node_list) from error
 
 
-def _find_count(row: RecordFields, what: str, names: Sequence[str], assumed: list[str]) -> int:
-    """Return the first of these fields that is more than 0; some are 0 before the allocation."""
+def _find_count(row: RecordFields, field: str, names: Sequence[str], assumptions: list[str]) -> int:
+    """Return the first of these fields that is more than 0. Some are 0 before the allocation."""
     for name in names:
         cell = find_first_cell(row, name)
-        # A pending job may ask for a range, `2-4`: the least is what it needs to start.
+        # A pending job may ask for a range, `2-4`. It needs the lowest number to start.
         least = cell if cell.startswith("-") else cell.partition("-")[0]
-        found = _parse_amount(least, what, assumed) if cell else 0
-        if found:
-            return found
+        count = _parse_amount(least, field, assumptions) if cell else 0
+        if count:
+            return count
     return 0
 
 
-def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
+def _parse_amount(cell: str, field: str, assumptions: list[str]) -> int:
     """Parse an amount: without --noconvert sacct writes 4096 as `4K`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
-    number, suffix = _parse_number(cell, what)
+    number, suffix = _parse_number(cell, field)
     amount = number * SUFFIXES[suffix]
     if not suffix and not amount.is_integer():
-        raise BadField(f"{what} is not a number", cell)
+        raise BadField(f"{field} is not a number", cell)
     if "." in cell and suffix:
-        assumed.append(ROUNDED)
+        assumptions.append(ROUNDED)
     return round(amount)
 
 
 def _parse_tres(row: RecordFields, name: str, unread: list[BadField]) -> Mapping[str, int]:
     cell = find_first_cell(row, name)
-    amounts, others = tres.parse_readable_tres(cell)
-    if others:
+    amounts, unread_names = tres.parse_readable_tres(cell)
+    if unread_names:
         unread.append(BadField("TRES does not read", cell))
     return amounts
 
@@ -219,15 +226,15 @@ def _count_job_gpus(row: RecordFields, nodes: int, unread: list[BadField]) -> in
         ("reqtres", tres.count_job_gpus),
         ("reqgres", lambda cell: count_requested_gpus(cell, nodes)),
     )
-    for name, count in counts:
+    for name, count_gpus_in in counts:
         cell = find_first_cell(row, name)
         try:
-            found = count(cell)
+            gpus = count_gpus_in(cell)
         except MalformedText:
             unread.append(BadField("GRES does not read", cell))
             return None
-        if found != 0:
-            return found
+        if gpus != 0:
+            return gpus
     return 0
 
 
@@ -263,7 +270,7 @@ class _Times:
 
 
 def _resolve_times(
-    row: RecordFields, readings: Readings, state: JobState, assumed: list[str]
+    row: RecordFields, readings: Readings, state: JobState, assumptions: list[str]
 ) -> _Times:
     submits = readings(row["submit"], "submit")
     if not submits:
@@ -272,14 +279,14 @@ def _resolve_times(
     suspended_s = _parse_duration(row, "suspended", "suspended") or 0
     held_s = None if elapsed_s is None else elapsed_s + suspended_s
     starts, ends = readings(row.get("start", ""), "start"), readings(row.get("end", ""), "end")
-    several = _select_consistent_readings(submits, starts or (None,), ends or (None,), held_s)
-    submit, start, end = several[0]
-    if len(several) > 1:
-        assumed.append(TWICE)
+    consistent = _select_consistent_readings(submits, starts or (None,), ends or (None,), held_s)
+    submit, start, end = consistent[0]
+    if len(consistent) > 1:
+        assumptions.append(TWICE)
     if held_s is not None and state.has_ended:
         start, end = _complete_times(start, end, held_s)
     if start is None and end is not None and elapsed_s is None and "start" not in row:
-        _check_missing_start(state, assumed)
+        _check_missing_start(state, assumptions)
     if _has_never_run(row, state, start, end):
         start = None
     eligible = _resolve_eligible(row, readings, submit, start)
@@ -290,7 +297,7 @@ def _resolve_times(
     if end is None or not state.has_ended:
         return _Times(submit, eligible, start, end, elapsed_s)
     if elapsed_s > end - start + _TOLERANCE_S:
-        assumed.append(LONGER)
+        assumptions.append(LONGER)
     return _Times(submit, eligible, start, end, None if elapsed_s == end - start else elapsed_s)
 
 
@@ -304,23 +311,27 @@ def _select_consistent_readings(
     ends: tuple[int | None, ...],
     held_s: int | None,
 ) -> list[_Instants]:
-    """Return the readings that agree with each other, and best with the time for which the job held
-    its nodes; the earliest first."""
-    found = list(product(submits, starts, ends))
-    if len(found) == 1:
-        return found
-    found = [one for one in found if _is_in_order(*one, held_s)] or found
+    """Return the readings whose instants are in order, and that fit best to `held_s`, the seconds
+    for which the job held its nodes; the earliest reading first."""
+    readings = list(product(submits, starts, ends))
+    if len(readings) == 1:
+        return readings
+    readings = [reading for reading in readings if _is_in_order(*reading, held_s)] or readings
     if held_s is None:
-        return found
-    apart = [_compute_mismatch_s(start, end, held_s) for _, start, end in found]
-    return [one for one, seconds in zip(found, apart, strict=True) if seconds == min(apart)]
+        return readings
+    mismatches_s = [_compute_mismatch_s(start, end, held_s) for _, start, end in readings]
+    return [
+        reading
+        for reading, mismatch_s in zip(readings, mismatches_s, strict=True)
+        if mismatch_s == min(mismatches_s)
+    ]
 
 
 def _is_in_order(submit: int, start: int | None, end: int | None, held_s: int | None) -> bool:
     if held_s is not None:
         start, end = _complete_times(start, end, held_s)
-    after = submit if start is None else start
-    return submit <= after and (end is None or after <= end)
+    begin = submit if start is None else start
+    return submit <= begin and (end is None or begin <= end)
 
 
 def _compute_mismatch_s(start: int | None, end: int | None, held_s: int) -> int:
@@ -332,12 +343,12 @@ def _resolve_eligible(
 ) -> int | None:
     """Return when the job became eligible.
 
-    Where sacct does not tell, it is the start less the time for which the job was planned; None
-    where that is not known either.
+    Without a field for it, the instant is the start less sacct's Planned (or Reserved) time; None
+    if that time is missing too.
     """
-    told = readings(row.get("eligible", ""), "eligible")
-    if told:
-        return next((one for one in told if one >= submit), told[0])
+    instants = readings(row.get("eligible", ""), "eligible")
+    if instants:
+        return next((instant for instant in instants if instant >= submit), instants[0])
     planned_s = _parse_duration(row, "planned", "planned", "reserved")
     return start - planned_s if planned_s and start is not None else None
 
@@ -345,7 +356,7 @@ def _resolve_eligible(
 def _complete_times(
     start: int | None, end: int | None, held_s: int
 ) -> tuple[int | None, int | None]:
-    """Return start and end of a job that ended, one of which is not among the fields."""
+    """Return start and end of a job that has ended, where the row may lack one of the two."""
     if end is None and start is not None:
         return start, start + held_s
     if start is None and end is not None and held_s:
@@ -353,13 +364,13 @@ def _complete_times(
     return start, end
 
 
-def _check_missing_start(state: JobState, assumed: list[str]) -> None:
-    """Note that a job without a start is taken as one that never ran.
+def _check_missing_start(state: JobState, assumptions: list[str]) -> None:
+    """Add the assumption that a job without a start never ran.
 
-    Raises BadField if its state says that it ran, since sacct was then not asked for its start.
+    Raises BadField if the job's state says that it ran: the dump then lacks the field Start.
     """
     if state in MAY_NOT_HAVE_RUN:
-        assumed.append(NO_START)
+        assumptions.append(NO_START)
     elif state.has_ended and state is not JobState.COMPLETED:
         raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
 
@@ -368,22 +379,22 @@ def _has_never_run(row: RecordFields, state: JobState, start: int | None, end: i
     """Return whether the job ended while it waited: `domain.job.has_not_run`."""
     if not state.has_ended or start is None:
         return False
-    nodes = row.get("nodelist", "").strip()
-    named = parse_text(nodes)
-    return has_not_run(state, start, end, named, unassigned=bool(nodes) and not named)
+    cell = row.get("nodelist", "").strip()
+    node_list = parse_text(cell)
+    return has_not_run(state, start, end, node_list, unassigned=bool(cell) and not node_list)
 
 
-def _parse_duration(row: RecordFields, what: str, *names: str) -> int | None:
+def _parse_duration(row: RecordFields, field: str, *names: str) -> int | None:
     """Parse a span of time: seconds, or sacct's `D-HH:MM:SS`."""
     cell = find_first_cell(row, *names)
     if not cell:
         return None
     if ":" not in cell:
-        found = parse_integer(cell, what)
-        if found < 0:
+        seconds = parse_integer(cell, field)
+        if seconds < 0:
             raise BadField("negative run time", cell)
-        return found
+        return seconds
     try:
         return parse_time_limit(cell.partition(".")[0])
     except MalformedText as error:
-        raise BadField(f"{what} is not a span of time", cell) from error
+        raise BadField(f"{field} is not a span of time", cell) from error

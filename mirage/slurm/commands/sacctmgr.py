@@ -60,10 +60,11 @@ _ASKABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@/-]{0,127}")
 
 
 def build_show_level_argv(level: str) -> list[str]:
-    """The users of one AdminLevel, of whom slurmdbd makes the choice.
+    """Build the command that shows the users of one AdminLevel. slurmdbd selects them.
 
-    Coordinators add users and accounts of any name, newlines and bars included (22.05): in a table
-    of users and levels such a name is a row. They can give nobody a level, so none stands in here.
+    Do not ask for a table of users and levels instead. Coordinators add users and accounts of any
+    name, newlines and bars included (22.05), and such a name would look like a row. Coordinators
+    can give nobody a level, so this answer has none of their names.
     """
     return ["sacctmgr", "-n", "-P", "show", "user", "where", f"adminlevel={level}", "format=user"]
 
@@ -79,9 +80,9 @@ def build_show_coordinators_argv(account: str | None = None) -> list[str]:
     For all accounts it prints each account before its coordinators; for one account, its
     coordinators alone.
     """
-    which = [] if account is None else ["where", f"name={account}"]
-    told = "account,coordinators" if account is None else "coordinators"
-    return ["sacctmgr", "-n", "-P", "show", "account", *which, "withcoord", f"format={told}"]
+    selection = [] if account is None else ["where", f"name={account}"]
+    columns = "account,coordinators" if account is None else "coordinators"
+    return ["sacctmgr", "-n", "-P", "show", "account", *selection, "withcoord", f"format={columns}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,32 +90,34 @@ class Coordinators:
     by_account: Mapping[str, frozenset[str]]
     doubtful: tuple[str, ...] = ()
     """Accounts that have to be queried one by one."""
-    left_out: int = 0
-    """Further accounts in doubt, which count as nobody's."""
+    unsafe_count: int = 0
+    """The number of further accounts in doubt, whose names are not safe to ask with. Nobody counts
+    as their coordinator."""
 
 
 def parse_coordinators(answer: str) -> Coordinators:
-    """Parse the coordinators of all accounts. Raises MalformedText for half an answer.
+    """Parse the coordinators of all accounts. Raises MalformedText for an answer that was cut
+    short.
 
-    A coordinator's accounts and users may be named so that they look like rows of other accounts.
-    But each account has a line of its own, which begins with its name. A second line that looks
-    like one of the same account makes that account doubtful; a line of no account concerns no job.
+    A coordinator may name accounts and users so that they look like rows of other accounts. But
+    each account has a line of its own, which begins with its name. A second line that begins with
+    the same name makes the account doubtful. A line of an account that does not exist does no harm.
     """
     rows: dict[str, list[list[str]]] = {}
     for line in _split_lines(answer):
         cells = line.split("|")
         rows.setdefault(cells[0].casefold(), []).append(cells)
-    sure = {found[0][0]: found[0][1] for found in rows.values() if _is_sure(found)}
-    doubtful = [found[0][0] for found in rows.values() if not _is_sure(found)]
-    asked = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))
+    certain = {lines[0][0]: lines[0][1] for lines in rows.values() if _is_unambiguous(lines)}
+    doubtful = [lines[0][0] for lines in rows.values() if not _is_unambiguous(lines)]
+    askable = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))
     return Coordinators(
-        by_account={name: _parse_users(cell) for name, cell in sure.items()},
-        doubtful=asked,
-        left_out=len(doubtful) - len(asked),
+        by_account={name: _parse_users(cell) for name, cell in certain.items()},
+        doubtful=askable,
+        unsafe_count=len(doubtful) - len(askable),
     )
 
 
-def _is_sure(rows: Sequence[Sequence[str]]) -> bool:
+def _is_unambiguous(rows: Sequence[Sequence[str]]) -> bool:
     return len(rows) == 1 and len(rows[0]) == len(("account", "coordinators"))
 
 
@@ -140,13 +143,14 @@ def _parse_users(cell: str) -> frozenset[str]:
 
 
 def _split_lines(answer: str) -> list[str]:
-    """Split at newlines alone: Python knows other line ends, which may stand in a name.
+    """Split at newlines only. `str.splitlines` also splits at other characters, which a name may
+    hold.
 
     Raises MalformedText for an answer that ends in the middle of a row.
     """
-    *lines, tail = answer.split("\n")
-    if tail:
-        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")
+    *lines, rest = answer.split("\n")
+    if rest:
+        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {rest[:80]!r}")
     return lines
 
 
@@ -164,8 +168,8 @@ def parse_qos(answer: str) -> tuple[QosRecord, ...]:
 
 
 def _parse_qos_row(row: Row) -> QosRecord:
-    taken = {"Name", "Priority", "MaxJobsPU", "MaxTRESPU", "MaxSubmitPU", "UsageFactor"}
-    taken |= {"GraceTime", "PreemptMode", "Flags"}
+    own_columns = {"Name", "Priority", "MaxJobsPU", "MaxTRESPU", "MaxSubmitPU", "UsageFactor"}
+    own_columns |= {"GraceTime", "PreemptMode", "Flags"}
     return QosRecord(
         name=row["Name"],
         priority=_parse_count(row, "Priority"),
@@ -173,7 +177,7 @@ def _parse_qos_row(row: Row) -> QosRecord:
         max_submit_pu=_parse_count(row, "MaxSubmitPU"),
         max_tres_pu=parse_tres(row.get("MaxTRESPU", "")),
         flags=frozenset(row.get("Flags", "").split(",")) - {""},
-        others={key: value for key, value in row.items() if value and key not in taken}
+        others={key: value for key, value in row.items() if value and key not in own_columns}
         | _parse_usage_factor(row),
     )
 
@@ -190,20 +194,21 @@ _ASSOCIATION_FACTS = frozenset(
 
 
 def parse_associations(answer: str) -> tuple[AssociationRecord, ...]:
-    """Raises MalformedText for what is no such table, and where an association stands there twice.
+    """Parse a table of associations.
 
-    Coordinators name accounts and users as they like, also so that a part of a name looks like
-    another's row. What is left of such a name reads as no row, and costs that row alone.
+    Coordinators choose names of accounts and users freely, so a part of a name may look like the
+    row of another association. The rest of such a name has another number of cells, and is left
+    out. Raises MalformedText for another text, and if an association occurs twice.
     """
     lines = _split_table(answer, _ASSOCIATION_COLUMNS)
     header = next(lines)
-    found = [dict(zip(header, cells, strict=True)) for cells in lines if len(cells) == len(header)]
-    keys = Counter((r["Cluster"], r["Account"], r["User"], r.get("Partition", "")) for r in found)
-    for (_, account, user, _), times in keys.items():
-        if times > 1:
-            whose = " of ".join(filter(None, (user, account)))
-            raise MalformedText(f"two associations are {whose[:80]!r}")
-    return tuple(_parse_association(row) for row in found)
+    rows = [dict(zip(header, cells, strict=True)) for cells in lines if len(cells) == len(header)]
+    keys = Counter((r["Cluster"], r["Account"], r["User"], r.get("Partition", "")) for r in rows)
+    for (_, account, user, _), count in keys.items():
+        if count > 1:
+            name = " of ".join(filter(None, (user, account)))
+            raise MalformedText(f"two associations are {name[:80]!r}")
+    return tuple(_parse_association(row) for row in rows)
 
 
 def _parse_association(row: Row) -> AssociationRecord:

@@ -4,7 +4,7 @@ import re
 
 from mirage.domain.job import JobId
 
-_OVER = re.compile(r"already completing or completed")
+_ALREADY_OVER = re.compile(r"already completing or completed")
 
 
 def build_argv(job_id: JobId) -> list[str]:
@@ -14,8 +14,8 @@ def build_argv(job_id: JobId) -> list[str]:
 
 
 def filter_remarks(stderr: str) -> str:
-    """Return what scancel said, without the line that the job is over already.
+    """Return scancel's messages without the one that the job is over already.
 
-    A job that is over is what was wanted.
+    That message is no error: the purpose of the cancel is reached.
     """
-    return "\n".join(line for line in stderr.splitlines() if not _OVER.search(line))
+    return "\n".join(line for line in stderr.splitlines() if not _ALREADY_OVER.search(line))

@@ -28,17 +28,17 @@ def build_pin_argv(job_id: JobId, dependency: str, node_list: str) -> list[str]:
 
 
 def build_set_dependency_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
-    """Behind `dependency` again.
+    """Build the command that sets the job's dependency again.
 
-    When slurmctld no longer knows the predecessor it drops the term and answers 0 (seen on
-    22.05.8): the job is then eligible, as it would be had it stood behind it all the time.
+    If slurmctld no longer knows the predecessor, it drops the term and answers 0 (seen on 22.05.8).
+    The job is then eligible, as if the dependency had been there all the time and had been met.
     """
     return _build_update_argv(job_id, dependency, "" if unpin else None)
 
 
 def build_uhold_argv(job_id: JobId) -> list[str]:
-    """Build the command for a hold that the job's owner can lift, unlike `scontrol hold` of an
-    Operator."""
+    """Build the command for a hold that the job's owner can lift. The owner cannot lift an
+    Operator's `scontrol hold`."""
     return ["scontrol", "uhold", str(job_id)]
 
 
@@ -51,16 +51,16 @@ _NO_OPERATOR = re.compile(r"Invalid user id|permission denied", re.IGNORECASE)
 
 
 def build_operator_probe_argv() -> list[str]:
-    """Build an update of a missing reservation. slurmctld checks for Operator before it looks for
-    it."""
+    """Build an update of a reservation that does not exist. slurmctld first checks that the caller
+    is an Operator, then looks for the reservation. So the error tells which of the two failed."""
     return ["scontrol", "update", "ReservationName=mirage_is_not_there", "Duration=1"]
 
 
-def parse_operator_probe(said: str) -> bool | None:
+def parse_operator_probe(message: str) -> bool | None:
     """Return whether the probe's answer shows an Operator; None if it does not tell."""
-    if _NO_SUCH_RESERVATION in said:
+    if _NO_SUCH_RESERVATION in message:
         return True
-    return False if _NO_OPERATOR.search(said) else None
+    return False if _NO_OPERATOR.search(message) else None
 
 
 def build_show_config_argv() -> list[str]:
@@ -80,7 +80,7 @@ def _build_update_argv(job_id: JobId, dependency: str, node_list: str | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig:
-    """The parts of slurm.conf that decide how a standby ages and what history tells."""
+    """The parts of slurm.conf that decide how a standby ages and what accounting keeps."""
 
     version: str
     cluster_name: str
@@ -92,7 +92,7 @@ class SiteConfig:
     store_flags: frozenset[str]
     private_data: frozenset[str]
     slurm_user: str = ""
-    """The user that may do everything, beside root."""
+    """The user that may do everything, as root may."""
 
     @property
     def accrues_always(self) -> bool:
@@ -102,8 +102,8 @@ class SiteConfig:
     @property
     def age_counts(self) -> bool:
         """True if age counts. slurmctld ignores it without slurmdbd."""
-        multifactor = self.priority_type == "priority/multifactor"
-        return multifactor and self.accounting and self.weights.get("age", 0) > 0
+        is_multifactor = self.priority_type == "priority/multifactor"
+        return is_multifactor and self.accounting and self.weights.get("age", 0) > 0
 
     @property
     def keeps_comments(self) -> bool:

@@ -1,6 +1,6 @@
-"""Reads a site's nodes, partitions and reservations from scontrol.
+"""Parses a site's nodes, partitions and reservations as scontrol shows them.
 
-Keys that are not known here are left alone; later releases have more of them.
+Unknown keys are ignored: later releases have more of them.
 """
 
 import re
@@ -15,12 +15,14 @@ from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.hostlist import expand_hostlist
 
 _ALL = "ALL"
-_KEPT_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
+_RESERVED_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
 _KEY = re.compile(r"(?:^|\s)(?P<key>[A-Z][A-Za-z_/:]*)=")
 """Values may hold blanks, keys never do: a key begins a line or follows a blank."""
 _FREE_TEXT = re.compile(r"\s(?:Reason|Comment|Extra)=")
 _UNSET = frozenset({"(null)", "N/A", "NONE"})
-_OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "MAINT"})
+_OUT_OF_SERVICE = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "MAINT"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class NodeRecord:
     @property
     def is_out_of_service(self) -> bool:
         """True if the node is down, drained or draining."""
-        return bool(set(self.state.replace("*", "").split("+")) & _OUT)
+        return bool(set(self.state.replace("*", "").split("+")) & _OUT_OF_SERVICE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class ReservationRecord:
     """CPUs that the reservation keeps over all its nodes; None: Slurm shows neither CPUs nor
     cores."""
     cores: int | None
-    for_whom: str
+    beneficiaries: str
     """Its users, accounts and groups; empty: nobody."""
 
 
@@ -92,20 +94,20 @@ def build_show_reservations_argv() -> list[str]:
 def parse_nodes(answer: str) -> tuple[NodeRecord, ...]:
     """Parse nodes, in slurmctld's order.
 
-    Raises MalformedText where there is none, or a number does not read.
+    Raises MalformedText if there is no node, or a number cannot be parsed.
     """
-    shown = [
+    records = [
         r for r in _parse_records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")
     ]
-    if not shown:
+    if not records:
         raise MalformedText(f"not scontrol's show node: {answer[:80]!r}")
-    return tuple(_parse_node(record) for record in shown)
+    return tuple(_parse_node(record) for record in records)
 
 
 def _parse_node(record: Mapping[str, str]) -> NodeRecord:
     name = record["NodeName"]
     cpus = _parse_number(record, "CPUEfctv", 0) or _parse_number(record, "CPUTot", 0)
-    if cpus < 1:  # no node has none
+    if cpus < 1:  # every node has CPUs
         raise MalformedText(f"node {name} without CPUTot: half an answer")
     memory = _parse_number(record, "RealMemory", 0) - _parse_number(record, "MemSpecLimit", 0)
     return NodeRecord(
@@ -120,7 +122,7 @@ def _parse_node(record: Mapping[str, str]) -> NodeRecord:
     )
 
 
-_NARROWING = {
+_NEUTRAL_VALUES = {
     "AllowGroups": _ALL,
     "AllowAccounts": _ALL,
     "AllowQos": _ALL,
@@ -143,11 +145,11 @@ _NARROWING = {
 
 
 def parse_partitions(answer: str) -> tuple[PartitionRecord, ...]:
-    """Parse partitions, in slurmctld's order. Raises MalformedText where there is none."""
-    shown = _parse_records(answer, "PartitionName")
-    if not shown:
+    """Parse partitions, in slurmctld's order. Raises MalformedText if there is none."""
+    records = _parse_records(answer, "PartitionName")
+    if not records:
         raise MalformedText(f"not scontrol's show partition: {answer[:80]!r}")
-    return tuple(_parse_partition(record) for record in shown)
+    return tuple(_parse_partition(record) for record in records)
 
 
 def _parse_partition(record: Mapping[str, str]) -> PartitionRecord:
@@ -157,7 +159,7 @@ def _parse_partition(record: Mapping[str, str]) -> PartitionRecord:
     limit = parse_time_limit(record.get("MaxTime", ""))
     others = {
         key: record[key]
-        for key, neutral in _NARROWING.items()
+        for key, neutral in _NEUTRAL_VALUES.items()
         if record.get(key, "") not in {"", neutral}
     }
     return PartitionRecord(
@@ -179,16 +181,16 @@ def parse_reservations(answer: str) -> tuple[ReservationRecord, ...]:
 
 
 def _parse_reservation(record: Mapping[str, str]) -> ReservationRecord:
-    whom = [record[key] for key in ("Users", "Accounts", "Groups") if record.get(key)]
+    names = [record[key] for key in ("Users", "Accounts", "Groups") if record.get(key)]
     return ReservationRecord(
         name=record["ReservationName"],
         start=record.get("StartTime", ""),
         end=record.get("EndTime", ""),
         nodes=expand_hostlist(record.get("Nodes", "")),
         flags=frozenset(filter(None, record.get("Flags", "").split(","))),
-        cpus=int(kept[1]) if (kept := _KEPT_CPUS.search(record.get("TRES", ""))) else None,
+        cpus=int(match[1]) if (match := _RESERVED_CPUS.search(record.get("TRES", ""))) else None,
         cores=int(cores) if (cores := record.get("CoreCnt", "")).isdecimal() else None,
-        for_whom=", ".join(whom),
+        beneficiaries=", ".join(names),
     )
 
 
@@ -202,31 +204,31 @@ def _parse_number(record: Mapping[str, str], key: str, default: int) -> int:
 
 
 def _parse_records(answer: str, first_key: str) -> list[dict[str, str]]:
-    """Parse `Key=value` after `Key=value` into a record for each `first_key=`. Unset values are
-    empty; other text is left out.
+    """Parse a text of `Key=value` pairs into one record for each `first_key=`. Unset values are
+    empty; other text is ignored.
 
-    With `-o` a record is a line; without it (captured texts) it ends at a blank line.
+    With `-o` a record is a line; without it (captured texts) a record ends at a blank line.
 
-    Free text (Reason, Comment) comes after the facts and may hold anything, a newline and other
-    records too: no key counts from there on. Raises MalformedText where two records have one name.
+    Free text (Reason, Comment) comes after the facts. It may hold anything, also a newline and
+    whole records, so no key counts after it. Raises MalformedText if two records have one name.
     """
     lines = answer.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith(f"{first_key}=")]
     spans = pairwise([*starts, len(lines)])
-    found = [_parse_record(_join_lines(lines[i:j])) for i, j in spans]
-    for name, times in Counter(record[first_key] for record in found).items():
-        if times > 1:
-            raise MalformedText(f"{times} records are {first_key}={name[:80]}")
-    return found
+    records = [_parse_record(_join_lines(lines[i:j])) for i, j in spans]
+    for name, count in Counter(record[first_key] for record in records).items():
+        if count > 1:
+            raise MalformedText(f"{count} records are {first_key}={name[:80]}")
+    return records
 
 
 def _join_lines(lines: list[str]) -> str:
-    kept: list[str] = []
+    stripped: list[str] = []
     for line in lines:
         if not line.strip():
             break
-        kept.append(line.strip())
-    return " ".join(kept)
+        stripped.append(line.strip())
+    return " ".join(stripped)
 
 
 def _parse_record(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from mirage.errors import MalformedText
 
-_TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
+_TAKEN_AT = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
 _SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
 _BY_USER = "Remote Procedure Call statistics by user\n"
 _USER = re.compile(r"\s*(\S+)\s*\(\s*(\d+)\)\s*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)")
@@ -24,7 +24,8 @@ class UserCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """slurmctld's own count, which begins anew at midnight, at its start and at a reset."""
+    """slurmctld's count of RPCs. It begins anew at midnight, at slurmctld's start and at a
+    reset."""
 
     at: int
     since: int | None
@@ -37,13 +38,13 @@ def build_argv() -> list[str]:
 
 
 def parse_diagnosis(answer: str) -> Diagnosis:
-    taken, since = _TAKEN.search(answer), _SINCE.search(answer)
-    _, found, rest = answer.partition(_BY_USER)
-    if taken is None or since is None or not found:
+    taken_at, since = _TAKEN_AT.search(answer), _SINCE.search(answer)
+    _, heading, rest = answer.partition(_BY_USER)
+    if taken_at is None or since is None or not heading:
         raise MalformedText("no instants, or no statistics by user")
     lines = takewhile(str.strip, rest.splitlines())
     return Diagnosis(
-        at=int(taken[1]),
+        at=int(taken_at[1]),
         since=int(since[1]) or None,
         users=tuple(_parse_user_calls(line) for line in lines),
     )

@@ -32,20 +32,20 @@ def build_argv() -> list[str]:
 
 
 def parse_nodes(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
-    """Each node once, with all its partitions.
+    """Parse the nodes, each one once, with all its partitions.
 
-    Rows that do not read are added to `unread`; without it, or where they are many, MalformedText
-    is raised.
+    Rows that cannot be parsed are added to `unread`. Raises MalformedText if there is no `unread`,
+    or if such rows are too many.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    rows = split_intact_rows(answer, FIELDS, left_out, what="node")
-    found = left_out.parse_rows(rows, _parse_node, _name_node)
-    left_out.check_share(None for _ in found)
+    rejects = make_strict_unread() if unread is None else unread
+    rows = split_intact_rows(answer, FIELDS, rejects, row_kind="node")
+    parsed = rejects.parse_rows(rows, _parse_node, _name_node)
+    rejects.check_share(None for _ in parsed)
     nodes: dict[str, Node] = {}
-    for node in found:
-        seen = nodes.setdefault(node.name, node)
-        partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
-        nodes[node.name] = replace(seen, partitions=partitions)
+    for node in parsed:
+        first = nodes.setdefault(node.name, node)
+        partitions = tuple(dict.fromkeys(first.partitions + node.partitions))
+        nodes[node.name] = replace(first, partitions=partitions)
     return tuple(nodes.values())
 
 

@@ -1,9 +1,11 @@
 """squeue: the whole queue in one call.
 
-The format goes into the environment, which only the same account and root read, and not into the
-arguments, which everybody reads: it holds the separator, and users write names and comments.
-SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible time. A field written
-`Name:<suffix>`, without a size, is printed in full; without the colon it would be cut at 20
+The format holds the separator, which must stay secret: users write names and comments. So the
+format is passed in the environment, which only the same account and root can read. Never pass it as
+an argument, which every user can read.
+
+The variable SQUEUE_FORMAT2 stands for `-O`; `-o` has no letter for the eligible time. A field
+written `Name:<suffix>`, without a size, is printed in full; without the colon it would be cut at 20
 characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
 
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
@@ -36,7 +38,7 @@ from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.holds import HoldState
 from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
 
-_NONE = "N/A"
+_NOT_SET = "N/A"
 
 FIELDS = (
     "JobID",
@@ -71,20 +73,28 @@ FIELDS = (
 )
 
 
-_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong", "Dependency")
-_ASKING = ("JobID", "HetJobID", "ReqNodes")
-"""Users write no text of their own into these fields, so the separator needs no secret: slurmctld
-prints a dependency as it has parsed it."""
+_MOVE_TARGET_FIELDS = (
+    "JobID",
+    "UserID",
+    "ReqNodes",
+    "State",
+    "Reason",
+    "PriorityLong",
+    "Dependency",
+)
+_REQUESTED_NODES_FIELDS = ("JobID", "HetJobID", "ReqNodes")
+"""Users write no free text into these fields, so the separator need not be secret. slurmctld prints
+a dependency as it has parsed it."""
 
 
 def build_argv(job_ids: Iterable[JobId] = ()) -> list[str]:
-    """Build the command for jobs in any state of all partitions, also hidden ones, of this cluster.
+    """Build the command for jobs in any state, in all partitions of this cluster, also hidden ones.
 
-    `job_ids`: these alone.
+    `job_ids`: only these jobs; empty: all jobs.
     """
-    only = ",".join(map(str, job_ids))
+    selection = ",".join(map(str, job_ids))
     options = ["--noheader", "--all", "--local", "--noconvert", "--states=all"]
-    return ["squeue", *options, *([f"--jobs={only}"] if only else [])]
+    return ["squeue", *options, *([f"--jobs={selection}"] if selection else [])]
 
 
 def build_environment(separator: str) -> dict[str, str]:
@@ -94,40 +104,40 @@ def build_environment(separator: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """The facts that are looked up about a job right before it is moved."""
+    """The facts about a job that are queried right before Mirage moves it."""
 
     uid: int
     """The uid of the job's owner."""
-    asked_nodes: str
+    requested_nodes: str
     """The nodes that the job asks for by name, as a host list; empty: any nodes. For a het job, the
     nodes of all its components."""
-    shown: tuple[HoldState, ...]
-    """The hold of each component; a plain job has one."""
+    components: tuple[HoldState, ...]
+    """The hold of each component of a het job; one element for a plain job."""
     dependency: str
-    """Of a het job, its leader's, as in the queue."""
+    """The job's dependency; for a het job its leader's, as in the queue."""
 
 
 def build_move_target_argv(job_id: JobId) -> list[str]:
-    fields = ",".join(f"{name}:{SEPARATOR}" for name in _STANDING)
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _MOVE_TARGET_FIELDS)
     options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
     return ["squeue", *options, f"--Format={fields}"]
 
 
 def parse_move_target(answer: str) -> MoveTarget:
     """Parse the facts before a move. Raises MalformedText for an answer without a row."""
-    rows = split_rows(answer, _STANDING)
+    rows = split_rows(answer, _MOVE_TARGET_FIELDS)
     if not rows:
         raise MalformedText("the answer has no row of the job")
     uids = [parse_integer(row["UserID"]) for row in rows]
     # The components of a het job have one owner.
     refuse_two_owners((rows[0]["JobID"], uid) for uid in uids)
-    asked = (parse_text(row["ReqNodes"]) for row in rows)
+    node_lists = (parse_text(row["ReqNodes"]) for row in rows)
     return MoveTarget(
         uid=uids[0],
-        asked_nodes=",".join(filter(None, asked)),
-        shown=tuple(
+        requested_nodes=",".join(filter(None, node_lists)),
+        components=tuple(
             HoldState(
-                waits=_parse_state(row["State"]).is_waiting,
+                is_waiting=_parse_state(row["State"]).is_waiting,
                 reason=_parse_reason(row["Reason"]),
                 priority=parse_optional_integer(row["PriorityLong"]),
             )
@@ -142,7 +152,7 @@ def _find_first_component(rows: Sequence[Row]) -> Row:
 
 
 def build_requested_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
-    fields = ",".join(f"{name}:{SEPARATOR}" for name in _ASKING)
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _REQUESTED_NODES_FIELDS)
     jobs = ",".join(map(str, job_ids))
     options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={jobs}"]
     return ["squeue", *options, f"--Format={fields}"]
@@ -153,40 +163,43 @@ def parse_requested_nodes(answer: str) -> dict[JobId, str]:
 
     Jobs that ask for none are left out; a het job has the nodes of all its components.
     """
-    found: dict[JobId, str] = {}
-    for row in split_rows(answer, _ASKING):
-        asked = parse_text(row["ReqNodes"])
+    nodes_by_job: dict[JobId, str] = {}
+    for row in split_rows(answer, _REQUESTED_NODES_FIELDS):
+        node_list = parse_text(row["ReqNodes"])
         job_id = _find_leader(row) or JobId(parse_integer(row["JobID"]))
-        if asked:
-            found[job_id] = f"{found[job_id]},{asked}" if job_id in found else asked
-    return found
+        if node_list:
+            nodes_by_job[job_id] = (
+                f"{nodes_by_job[job_id]},{node_list}" if job_id in nodes_by_job else node_list
+            )
+    return nodes_by_job
 
 
 def parse_queue(
     answer: str, taken_at: int, separator: str = SEPARATOR, unread: Unread | None = None
 ) -> Queue:
-    """The queue. Rows that do not read are added to `unread`; without it, or where they are many,
-    MalformedText is raised, as for an answer that was cut short."""
-    left_out = make_strict_unread() if unread is None else unread
-    return Queue.from_jobs(
-        taken_at, parse_jobs(answer, separator, left_out), unread=left_out.job_ids
-    )
+    """Parse the queue. Rows that cannot be parsed are added to `unread`.
+
+    Raises MalformedText if there is no `unread`, if such rows are too many, and for an answer that
+    was cut short.
+    """
+    rejects = make_strict_unread() if unread is None else unread
+    return Queue.from_jobs(taken_at, parse_jobs(answer, separator, rejects), unread=rejects.job_ids)
 
 
 def parse_jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
-    """The jobs in squeue's order, components of het jobs merged into their leaders.
+    """Parse the jobs, in squeue's order, with components of het jobs merged into their leaders.
 
-    Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse_queue`.
+    Raises ForgedAnswer if the answer gives one job two owners. `unread` as in `parse_queue`.
     """
-    left_out = make_strict_unread() if unread is None else unread
+    rejects = make_strict_unread() if unread is None else unread
     rows = split_intact_rows(
-        answer, FIELDS, left_out, separator=separator, begins=is_number, what="job"
+        answer, FIELDS, rejects, separator=separator, is_row_start=is_number, row_kind="job"
     )
-    found = left_out.parse_rows(rows, _parse_component, _name_job)
-    refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
-    left_out.check_queue(job.uid for job, _ in found)
-    jobs = merge_components(drop_incomplete_jobs(found, left_out))
-    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    components = rejects.parse_rows(rows, _parse_component, _name_job)
+    refuse_two_owners(chain(iter_job_owners(components), rejects.iter_owners()))
+    rejects.check_queue(job.uid for job, _ in components)
+    jobs = merge_components(drop_incomplete_jobs(components, rejects))
+    rejects.without_gpus += [job.job_id for job in jobs if job.gpus is None]
     return jobs
 
 
@@ -195,11 +208,11 @@ def _parse_component(row: Row) -> tuple[Job, JobId | None]:
 
 
 def _name_job(row: Row) -> UnreadRow:
-    """Name an unread row by its job. A component is named by its leader, which is incomplete
-    without it."""
+    """Name an unread row by its job. A component is named by its leader, since the leader's job is
+    incomplete without it."""
     leader = row["HetJobID"]
-    found = name_unread_row("job", row["JobID"], row["UserID"])
-    return replace(found, job_id=JobId(int(leader))) if is_number(leader) else found
+    unread_row = name_unread_row("job", row["JobID"], row["UserID"])
+    return replace(unread_row, job_id=JobId(int(leader))) if is_number(leader) else unread_row
 
 
 def _parse_job(row: Row) -> Job:
@@ -219,9 +232,13 @@ def _parse_job(row: Row) -> Job:
         reason=_parse_reason(row["Reason"]),
         priority=parse_optional_integer(row["PriorityLong"]),
         eligible=parse_instant(row["EligibleTime"]),
-        # Slurm gives a job that ended without ever running its end as its start.
-        start=parse_instant(row["StartTime"]) if node_list or not state.has_ended else None,
-        end=None if state.is_waiting else parse_instant(row["EndTime"]),
+        **place_instants(
+            state,
+            # For a job that ended without having run, Slurm shows its end as its start.
+            parse_instant(row["StartTime"]) if node_list or not state.has_ended else None,
+            None if state.is_waiting else parse_instant(row["EndTime"]),
+            node_list,
+        ),
         time_limit_s=parse_time_limit(row["TimeLimit"]),
         nodes=nodes,
         cpus=parse_integer(row["NumCPUs"]),
@@ -234,8 +251,8 @@ def _parse_job(row: Row) -> Job:
 
 
 def _parse_state(cell: str) -> JobState:
-    """Parse a state. A job that squeue shows as requeued waits again; in accounting, it is the
-    ended run."""
+    """Parse a state. REQUEUED in squeue is a job that waits again; only in accounting does the word
+    mean a run that has ended."""
     state = parse_job_state(cell)
     return JobState.PENDING if state is JobState.REQUEUED else state
 
@@ -249,12 +266,12 @@ def _is_array(task_ids: str, state: JobState) -> bool:
 
     Such a row shows `1-20%4`, or is the last task's.
     """
-    return task_ids != _NONE and (state.is_waiting or not task_ids.isdigit())
+    return task_ids != _NOT_SET and (state.is_waiting or not task_ids.isdigit())
 
 
 def _find_leader(row: Row) -> JobId | None:
     leader = row["HetJobID"]
-    return None if leader == _NONE else JobId(parse_integer(leader))
+    return None if leader == _NOT_SET else JobId(parse_integer(leader))
 
 
 def _count_job_gpus(row: Row, nodes: int) -> int | None:

@@ -15,14 +15,14 @@ from mirage.slurm.restd.envelope import (
 
 
 def parse_diagnosis(answer: Any) -> Diagnosis:
-    found = expect_mapping(expect_mapping(answer).get("statistics"))
-    at = parse_instant(found.get("req_time"))
+    statistics = expect_mapping(expect_mapping(answer).get("statistics"))
+    at = parse_instant(statistics.get("req_time"))
     if at is None:
         raise MalformedText("statistics without their time: half an answer")
     return Diagnosis(
         at=at,
-        since=parse_instant(found.get("req_time_start")),
-        users=tuple(_parse_user_calls(row) for row in require_objects(found, "rpcs_by_user")),
+        since=parse_instant(statistics.get("req_time_start")),
+        users=tuple(_parse_user_calls(row) for row in require_objects(statistics, "rpcs_by_user")),
     )
 
 

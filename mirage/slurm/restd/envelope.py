@@ -1,11 +1,12 @@
 """slurmrestd's JSON: the envelope of an answer, and the values that its releases write differently.
 
-From v0.0.40 on an HTTP 200 with empty `errors` may be a no: a cancel tells of each job in `status`,
-an update in `results`.
+From v0.0.40 on an HTTP 200 with empty `errors` may still be a refusal: the result for each job is
+in `status` after a cancel, in `results` after an update.
 
-v0.0.38 (Slurm 22.05) writes a number, or null where there is none. From v0.0.39 on most numbers
-are triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
-list (Slurm's OpenAPI release notes). A reader takes either: the value says which it is.
+v0.0.38 (Slurm 22.05) writes a number, or null if there is none. From v0.0.39 on most numbers are
+triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
+list (Slurm's OpenAPI release notes). The parsers take all forms, whatever the version: the form of
+the value is enough to tell.
 """
 
 import re
@@ -24,19 +25,19 @@ Payload = Mapping[str, Any]
 
 EARLIEST = "v0.0.38"
 """The version of Slurm 22.05: numbers are plain, and keys are sbatch's options."""
-TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
+TESTED_VERSIONS = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
 """Versions that were tried on a real slurmrestd (docs/admin/slurmrestd.md), the newest first."""
-UNTRIED = ("v0.0.46", "v0.0.39")
+UNTESTED_VERSIONS = ("v0.0.46", "v0.0.39")
 """Versions known only from their documents, used if a slurmrestd serves no tried version."""
-KNOWN = TRIED + UNTRIED
+SUPPORTED_VERSIONS = TESTED_VERSIONS + UNTESTED_VERSIONS
 
 _NO_VALUE = 0xFFFFFFFE
 """Slurm's NO_VAL. INFINITE is greater by one."""
 ALREADY_DONE = 2021
 """The error for cancelling a job that is over, which Mirage ignores (ESLURM_ALREADY_DONE)."""
-_VAGUE = frozenset({"", "Unspecified error"})
-_NUMBERS = ("error_number", "error_code", "code")
-_WORDS = ("error", "string", "message")
+_VAGUE_TEXTS = frozenset({"", "Unspecified error"})
+_NUMBER_KEYS = ("error_number", "error_code", "code")
+_TEXT_KEYS = ("error", "string", "message")
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
 
 
@@ -57,11 +58,11 @@ class Dialect:
 
     @property
     def is_tested(self) -> bool:
-        return self.version in TRIED
+        return self.version in TESTED_VERSIONS
 
 
 def choose_dialect(openapi: Any) -> Dialect:
-    """Choose the newest tried version that both know, otherwise an untried one.
+    """Choose the newest tested version that slurmrestd serves, otherwise an untested one.
 
     Raises MalformedText if there is none.
     """
@@ -69,11 +70,12 @@ def choose_dialect(openapi: Any) -> Dialect:
         path: _PATH.fullmatch(path) for path in expect_mapping(expect_mapping(openapi).get("paths"))
     }
     served = {m["version"] for m in paths.values() if m and m["daemon"] == "slurm"}
-    version = next((v for v in KNOWN if v in served), None)
+    version = next((v for v in SUPPORTED_VERSIONS if v in served), None)
     if version is None:
         raise MalformedText(
             f"slurmrestd serves {', '.join(sorted(served)) or 'no Slurm API'} and Mirage reads "
-            f"{min(KNOWN)} to {max(KNOWN)}: start it with -d (22.05: -s) naming one of these"
+            f"{min(SUPPORTED_VERSIONS)} to {max(SUPPORTED_VERSIONS)}: "
+            "start it with -d (22.05: -s) naming one of these"
         )
     records = [
         path
@@ -103,38 +105,38 @@ class ReportedError:
     interpreted."""
 
     def __str__(self) -> str:
-        if self.error in _VAGUE:
-            numbered = "" if self.number is None else f"error {self.number}"
-            return self.description or self.error or numbered
+        if self.error in _VAGUE_TEXTS:
+            number_text = "" if self.number is None else f"error {self.number}"
+            return self.description or self.error or number_text
         return self.error
 
 
 def list_errors(answer: Any) -> list[ReportedError]:
     """List the errors of an answer. Raises MalformedText if it is no answer."""
-    told = expect_mapping(answer)
-    return [_parse_error(expect_mapping(one)) for one in expect_list(told.get("errors"))] + [
-        found for one in _iter_job_results(told) if (found := _parse_error(one)).number
+    payload = expect_mapping(answer)
+    return [_parse_error(expect_mapping(error)) for error in expect_list(payload.get("errors"))] + [
+        result for error in _iter_job_results(payload) if (result := _parse_error(error)).number
     ]
 
 
-def _iter_job_results(told: Payload) -> Iterator[Payload]:
+def _iter_job_results(payload: Payload) -> Iterator[Payload]:
     """Iterate over the result for each job that a move was for: error 0 is a success."""
-    for one in expect_list(told.get("status")):
-        yield expect_mapping(expect_mapping(one).get("error"))
-    for one in expect_list(told.get("results")):
-        yield expect_mapping(one)
+    for item in expect_list(payload.get("status")):
+        yield expect_mapping(expect_mapping(item).get("error"))
+    for item in expect_list(payload.get("results")):
+        yield expect_mapping(item)
 
 
-def _parse_error(told: Payload) -> ReportedError:
+def _parse_error(payload: Payload) -> ReportedError:
     return ReportedError(
-        number=next((n for key in _NUMBERS if isinstance(n := told.get(key), int)), None),
-        error=next((words for key in _WORDS if (words := parse_text(told.get(key)))), ""),
-        description=parse_text(told.get("description")) or parse_text(told.get("why")),
+        number=next((n for key in _NUMBER_KEYS if isinstance(n := payload.get(key), int)), None),
+        error=next((text for key in _TEXT_KEYS if (text := parse_text(payload.get(key)))), ""),
+        description=parse_text(payload.get("description")) or parse_text(payload.get("why")),
     )
 
 
 def expect_mapping(value: Any) -> Payload:
-    """Return an object; an absent one is empty."""
+    """Return the JSON object; None (absent) gives an empty one. Raises MalformedText."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -143,7 +145,7 @@ def expect_mapping(value: Any) -> Payload:
 
 
 def expect_list(value: Any) -> list[Any]:
-    """Return a list; an absent one is empty."""
+    """Return the JSON list; None (absent) gives an empty one. Raises MalformedText."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -152,14 +154,15 @@ def expect_list(value: Any) -> list[Any]:
 
 
 def require_objects(answer: Any, key: str) -> list[Payload]:
-    """Return the objects under `key`, which an answer has even without objects."""
+    """Return the objects in the list under `key`. Raises MalformedText if the key is missing."""
     return [expect_mapping(value) for value in require_items(answer, key)]
 
 
 def require_items(answer: Any, key: str) -> list[Any]:
-    """Return the list that stands under `key`, with items of any kind.
+    """Return the list under `key`, with items of any kind.
 
-    An answer has `key` even where nothing stands under it. Raises MalformedText for one without it.
+    A complete answer has the key even if the list is empty. Raises MalformedText if the key is
+    missing.
     """
     if key not in expect_mapping(answer):
         raise MalformedText(f"no {key!r} in the answer: half an answer")
@@ -167,19 +170,22 @@ def require_items(answer: Any, key: str) -> list[Any]:
 
 
 def name_unread_job(
-    what: str, find_leader: Callable[[Payload], JobId | None], value: Any
+    record_kind: str, find_leader: Callable[[Payload], JobId | None], value: Any
 ) -> UnreadRow:
-    """Name an unread record by its job. A component is named by its leader, which is incomplete
-    without it."""
-    found = value if isinstance(value, Mapping) else {}
-    job_id, uid = _try_parse_number(found.get("job_id")), _try_parse_number(found.get("user_id"))
-    name = f"{what} {quote_cell(found.get('job_id'))}"
+    """Name an unread record by its job. A component is named by its leader, since the leader's job
+    is incomplete without it."""
+    payload = value if isinstance(value, Mapping) else {}
+    job_id, uid = (
+        _try_parse_number(payload.get("job_id")),
+        _try_parse_number(payload.get("user_id")),
+    )
+    name = f"{record_kind} {quote_cell(payload.get('job_id'))}"
     try:
-        leader = find_leader(found)
+        leader = find_leader(payload)
     except MalformedText:
         leader = None
     # Accounting's records carry user names and no uids.
-    user = found.get("user")
+    user = payload.get("user")
     return UnreadRow(
         name,
         job_id=leader or (None if job_id is None else JobId(job_id)),
@@ -221,10 +227,10 @@ def parse_number(value: Any) -> int | None:
 
 def require_number(payload: Payload, key: str) -> int:
     """Return a required number. Raises MalformedText if it is not set."""
-    found = parse_number(payload.get(key))
-    if found is None:
+    number = parse_number(payload.get(key))
+    if number is None:
         raise MalformedText(f"{key!r} is not set")
-    return found
+    return number
 
 
 def parse_instant(value: Any) -> int | None:
@@ -233,15 +239,16 @@ def parse_instant(value: Any) -> int | None:
 
 
 def parse_limit_s(value: Any) -> int | None:
-    """Convert Slurm's minutes to seconds. No limit is null in v0.0.38, and in the triple later."""
-    infinite = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
-    if infinite:
+    """Convert Slurm's minutes to seconds. "No limit" is null in v0.0.38, and an infinite triple in
+    later versions; both give `UNLIMITED`. None: the limit is not set."""
+    has_no_limit = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
+    if has_no_limit:
         return UNLIMITED
     minutes = parse_number(value)
     return None if minutes is None else minutes * MINUTE_S
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
-    """Parse a text or a list of texts to a tuple in upper case; empty: there is none."""
-    found = [value] if isinstance(value, str) else expect_list(value)
-    return tuple(parse_text(word).upper() for word in found if word)
+    """Parse a text, or a list of texts, to a tuple of words in upper case; empty: no word."""
+    words = [value] if isinstance(value, str) else expect_list(value)
+    return tuple(parse_text(word).upper() for word in words if word)

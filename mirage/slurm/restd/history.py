@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState, has_not_run
+from mirage.domain.job import Job, JobId, JobState, has_not_run, place_instants
 from mirage.errors import MalformedText
 from mirage.slurm.restd.envelope import (
     Dialect,
@@ -25,7 +25,7 @@ from mirage.slurm.restd.envelope import (
 )
 from mirage.slurm.restd.queue import parse_flagged_state
 from mirage.slurm.text import hostlist
-from mirage.slurm.text.delimited_rows import parse_text as unless_none
+from mirage.slurm.text.delimited_rows import parse_text as blank_if_null
 from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.unread_rows import Unread, make_strict_unread
 
@@ -36,9 +36,11 @@ job (a job that is held may ask for any number)."""
 NOTHING_FOUND = 9003
 """The error of an answer without records, which Mirage ignores (ESLURM_REST_EMPTY_RESULT)."""
 
-_WHOLLY = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
-"""Parameters that are set if the server's document has them: no steps, every run of a requeued job,
-and full times, which would otherwise be cut to the window (24.11, 26.05)."""
+_COMPLETENESS_PARAMETERS = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
+"""Parameters that are set to "true" if the server's OpenAPI document has them.
+
+They ask for no steps, for every run of a requeued job, and for full times. Without the last one
+24.11 and 26.05 cut the times to the window."""
 
 
 def build_window_query(since: int, until: int) -> list[tuple[str, str]]:
@@ -55,25 +57,25 @@ def build_id_query(job_ids: Sequence[JobId], dialect: Dialect) -> list[tuple[str
 
 def build_completeness_query(dialect: Dialect) -> list[tuple[str, str]]:
     """Build the parameters that every query has, beside those for its window or jobs."""
-    return [(name, "true") for name in _WHOLLY if name in dialect.record_queries]
+    return [(name, "true") for name in _COMPLETENESS_PARAMETERS if name in dialect.record_queries]
 
 
 def parse_records(answer: Any, unread: Unread | None = None) -> list[Job]:
-    """The records, each (job id, submit) once, het components merged into their leaders.
+    """Parse the records, each (job id, submit) once, with het components merged into their leaders.
 
-    Those that do not read are added to `unread`; without it, or where they are many, MalformedText
-    is raised.
+    Records that cannot be parsed are added to `unread`. Raises MalformedText if there is no
+    `unread`, or if such records are too many.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    told = require_items(answer, "jobs")
-    pairs = left_out.parse_rows(
-        told, _parse_component, partial(name_unread_job, "record", _find_leader)
+    rejects = make_strict_unread() if unread is None else unread
+    records = require_items(answer, "jobs")
+    pairs = rejects.parse_rows(
+        records, _parse_component, partial(name_unread_job, "record", _find_leader)
     )
-    left_out.check_share(job.user or None for job, _ in pairs)
+    rejects.check_share(job.user or None for job, _ in pairs)
     # A record may be listed twice when it changes while slurmdbd reads; the later one is newer.
-    found = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
-    jobs = merge_components(drop_incomplete_jobs(list(found.values()), left_out))
-    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    newest = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
+    jobs = merge_components(drop_incomplete_jobs(list(newest.values()), rejects))
+    rejects.without_gpus += [job.job_id for job in jobs if job.gpus is None]
     return jobs
 
 
@@ -83,10 +85,10 @@ def _parse_component(value: Any) -> tuple[Job, JobId | None]:
 
 
 def _parse_job(payload: Payload) -> Job:
-    times, told = expect_mapping(payload.get("time")), expect_mapping(payload.get("state"))
-    state = parse_flagged_state(told.get("current"))
-    node_list = unless_none(parse_text(payload.get("nodes")))
-    reason = parse_text(told.get("reason"))
+    times, state_payload = expect_mapping(payload.get("time")), expect_mapping(payload.get("state"))
+    state = parse_flagged_state(state_payload.get("current"))
+    node_list = blank_if_null(parse_text(payload.get("nodes")))
+    reason = parse_text(state_payload.get("reason"))
     start, end = _find_times(times, state, parse_text(payload.get("nodes")))
     requested, allocated = _parse_tres(payload, "requested"), _parse_tres(payload, "allocated")
     return Job(
@@ -101,8 +103,7 @@ def _parse_job(payload: Payload) -> Job:
         reason="" if reason == "None" else reason,
         priority=parse_number(payload.get("priority")),
         eligible=parse_instant(times.get("eligible")),
-        start=start,
-        end=end,
+        **place_instants(state, start, end, node_list),
         time_limit_s=_find_limit_s(times.get("limit"), start),
         nodes=_count_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu") or requested.get("cpu") or 0,
@@ -117,51 +118,55 @@ def _parse_job(payload: Payload) -> Job:
 
 
 def _count_nodes(payload: Payload, allocated: _Counts, requested: _Counts, node_list: str) -> int:
-    found = (
+    nodes = (
         parse_number(payload.get("allocation_nodes"))
         or allocated.get("node")
         or len(hostlist.expand_hostlist(node_list))
         or requested.get("node")
     )
-    if not found and "allocation_nodes" in payload:
+    if not nodes and "allocation_nodes" in payload:
         raise MalformedText("no node count")
-    return found or 1
+    return nodes or 1
 
 
 def _find_times(times: Payload, state: JobState, nodes: str) -> tuple[int | None, int | None]:
-    """Return start and end, as sacct's are read: a job that waits, or did not run, has no start."""
+    """Return start and end, by the rules for sacct: a job that waits, or did not run, has no
+    start, and a running job no end."""
     if state.is_waiting:
         return None, None
     start = parse_instant(times.get("start"))
     if state.is_running:
         return start, None
     end = parse_instant(times.get("end"))
-    named = unless_none(nodes)
-    never = state.has_ended and has_not_run(
-        state, start, end, named, unassigned=bool(nodes) and not named
+    node_list = blank_if_null(nodes)
+    has_never_run = state.has_ended and has_not_run(
+        state, start, end, node_list, unassigned=bool(nodes) and not node_list
     )
-    return None if never else start, end
+    return None if has_never_run else start, end
 
 
-def _parse_tres(payload: Payload, which: str) -> _Counts:
-    found: dict[str, int | None] = {}
-    for one in expect_list(expect_mapping(payload.get("tres")).get(which)):
+def _parse_tres(payload: Payload, key: str) -> _Counts:
+    amounts: dict[str, int | None] = {}
+    for item in expect_list(expect_mapping(payload.get("tres")).get(key)):
         kind, name = (
-            parse_text(expect_mapping(one).get("type")),
-            parse_text(expect_mapping(one).get("name")),
+            parse_text(expect_mapping(item).get("type")),
+            parse_text(expect_mapping(item).get("name")),
         )
-        found[f"{kind}/{name}" if name else kind] = parse_number(expect_mapping(one).get("count"))
-    return found
+        amounts[f"{kind}/{name}" if name else kind] = parse_number(
+            expect_mapping(item).get("count")
+        )
+    return amounts
 
 
 def _count_job_gpus(*counts: _Counts) -> int | None:
-    """Count the GPUs. The first list that names any decides; None: a number of them is not set."""
-    for named in counts:
-        known = {name: count for name, count in named.items() if count is not None}
-        if tres.names_gpus(named.keys() - known):
+    """Count the GPUs. The first list that names GPUs decides; None: it names GPUs whose number is
+    not set."""
+    for amounts in counts:
+        set_amounts = {name: count for name, count in amounts.items() if count is not None}
+        if tres.names_gpus(amounts.keys() - set_amounts):
             return None
-        if found := tres.count_gpus(known):
-            return found
+        if gpus := tres.count_gpus(set_amounts):
+            return gpus
     return 0
 
 
@@ -172,18 +177,20 @@ def _find_limit_s(value: Any, start: int | None) -> int | None:
 
 
 def _format_exit_code(payload: Payload, state: JobState) -> str:
-    """`<code>:<signal>`, as sacct writes it; empty where it is not known.
+    """Format `<code>:<signal>`, as sacct writes it; empty if it is not known.
 
-    22.05.8 says 0 of a job that exited with 7, so a plain 0, which is v0.0.38's, is believed of a
-    job that went well alone.
+    22.05.8 reports 0 for a job that exited with 7. So a plain 0, the form of v0.0.38, is believed
+    only for a completed job.
     """
     signal = expect_mapping(payload.get("signal"))
     # `signal_id` until v0.0.39, `id` afterwards.
-    ended_by = parse_number(signal.get("id", signal.get("signal_id"))) or 0
-    told = payload.get("return_code")
-    code = parse_number(told) or 0
-    believed = code or ended_by or isinstance(told, Mapping) or state is JobState.COMPLETED
-    return f"{code}:{ended_by}" if believed or not state.has_ended else ""
+    signal_number = parse_number(signal.get("id", signal.get("signal_id"))) or 0
+    return_code = payload.get("return_code")
+    code = parse_number(return_code) or 0
+    is_believed = (
+        code or signal_number or isinstance(return_code, Mapping) or state is JobState.COMPLETED
+    )
+    return f"{code}:{signal_number}" if is_believed or not state.has_ended else ""
 
 
 def _has_pending_tasks(array: Payload) -> bool:

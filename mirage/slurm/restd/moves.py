@@ -1,4 +1,4 @@
-"""Builds the bodies that tell slurmrestd a standby's moves."""
+"""Builds the bodies of requests that move a standby through slurmrestd."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ from mirage.slurm.text.gres import count_gpus
 from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread, quote_cell
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-_IN_ORDER = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
+_STATES_BY_RANK = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
 """The state of a node in service is the first of these that applies."""
 
 
@@ -28,23 +28,23 @@ def parse_nodes(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
 
     Raises MalformedText if `unread` is not given or if such records are many.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    found = left_out.parse_rows(require_items(answer, "nodes"), _parse_node, _name_node)
-    left_out.check_share(None for _ in found)
-    return tuple(found)
+    rejects = make_strict_unread() if unread is None else unread
+    nodes = rejects.parse_rows(require_items(answer, "nodes"), _parse_node, _name_node)
+    rejects.check_share(None for _ in nodes)
+    return tuple(nodes)
 
 
-def format_node_state(found: tuple[str, ...]) -> str:
+def format_node_state(words: tuple[str, ...]) -> str:
     """Return one word for a state and its flags, as `sinfo -o %T` prints it."""
-    flags = frozenset(found)
-    busy = bool(flags & _BUSY)
+    flags = frozenset(words)
+    is_busy = bool(flags & _BUSY)
     if "MAINTENANCE" in flags and not flags & {"DRAIN", "ALLOCATED", "MIXED", "DOWN"}:
         return "maint"
     if "DRAIN" in flags:
-        return "draining" if busy else "drained"
+        return "draining" if is_busy else "drained"
     if "FAIL" in flags:
-        return "failing" if busy else "fail"
-    return next((word.lower() for word in _IN_ORDER if word in flags), "unknown")
+        return "failing" if is_busy else "fail"
+    return next((word.lower() for word in _STATES_BY_RANK if word in flags), "unknown")
 
 
 def _name_node(value: Any) -> UnreadRow:
@@ -59,13 +59,13 @@ def _parse_node(value: Any) -> Node:
 
 def _build_node(payload: Payload) -> Node:
     # One word with flags beside it in v0.0.38, one list later on.
-    found = parse_words(payload.get("state")) + parse_words(payload.get("state_flags"))
-    if not found:
+    words = parse_words(payload.get("state")) + parse_words(payload.get("state_flags"))
+    if not words:
         raise MalformedText("without a state: half an answer")
     return Node(
         name=_require_name(payload),
         partitions=tuple(parse_text(name) for name in expect_list(payload.get("partitions"))),
-        state=format_node_state(found),
+        state=format_node_state(words),
         cpus=require_number(payload, "cpus"),
         cpus_used=parse_number(payload.get("alloc_cpus")) or 0,
         gpus=count_gpus(parse_text(payload.get("gres"))),
@@ -74,7 +74,7 @@ def _build_node(payload: Payload) -> Node:
 
 
 def _require_name(payload: Payload) -> str:
-    found = parse_text(payload.get("name"))
-    if not found:
+    name = parse_text(payload.get("name"))
+    if not name:
         raise MalformedText("without a name: half an answer")
-    return found
+    return name

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
@@ -33,7 +33,7 @@ from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
 from mirage.slurm.text.holds import HoldState
 from mirage.slurm.text.unread_rows import Unread, make_strict_unread
 
-_ASKED = "required_nodes"
+_REQUESTED_NODES = "required_nodes"
 _FLAGS = (
     "COMPLETING",
     "STAGE_OUT",
@@ -57,25 +57,25 @@ def parse_queue(answer: Any, taken_at: int, unread: Unread | None = None) -> Que
 
     Raises MalformedText if `unread` is not given or if such records are many.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    return Queue.from_jobs(taken_at, parse_jobs(answer, left_out), unread=left_out.job_ids)
+    rejects = make_strict_unread() if unread is None else unread
+    return Queue.from_jobs(taken_at, parse_jobs(answer, rejects), unread=rejects.job_ids)
 
 
 def parse_jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
-    """The jobs in slurmctld's order, components of het jobs merged into their leaders.
+    """Parse the jobs, in slurmctld's order, with components of het jobs merged into their leaders.
 
-    JSON parts what users write by itself. Raises ForgedAnswer all the same where a job is shown as
-    two users' own. `unread` as in `parse_queue`.
+    Raises ForgedAnswer if the answer gives one job two owners. Users' texts cannot cause that here,
+    since JSON escapes them. `unread` as in `parse_queue`.
     """
-    left_out = make_strict_unread() if unread is None else unread
-    told = require_items(answer, "jobs")
-    found = left_out.parse_rows(
-        told, _parse_component, partial(name_unread_job, "job", _find_leader)
+    rejects = make_strict_unread() if unread is None else unread
+    records = require_items(answer, "jobs")
+    components = rejects.parse_rows(
+        records, _parse_component, partial(name_unread_job, "job", _find_leader)
     )
-    refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
-    left_out.check_queue(job.uid for job, _ in found)
-    jobs = merge_components(drop_incomplete_jobs(found, left_out))
-    left_out.without_gpus += [job.job_id for job in jobs if job.gpus is None]
+    refuse_two_owners(chain(iter_job_owners(components), rejects.iter_owners()))
+    rejects.check_queue(job.uid for job, _ in components)
+    jobs = merge_components(drop_incomplete_jobs(components, rejects))
+    rejects.without_gpus += [job.job_id for job in jobs if job.gpus is None]
     return jobs
 
 
@@ -90,7 +90,7 @@ def parse_requested_nodes(answer: Any) -> str:
 def parse_hold_states(answer: Any) -> list[HoldState]:
     """Parse what holds a job: one state, or one for each component of a het job."""
     return [
-        HoldState(waits=job.state.is_waiting, reason=job.reason, priority=job.priority)
+        HoldState(is_waiting=job.state.is_waiting, reason=job.reason, priority=job.priority)
         for job in map(_parse_job, require_objects(answer, "jobs"))
     ]
 
@@ -98,20 +98,20 @@ def parse_hold_states(answer: Any) -> list[HoldState]:
 def _read_requested_nodes(payload: Payload) -> str:
     """Read the nodes that a job asks for, as a host list.
 
-    Raises MalformedText where the answer lacks the field: taken for "none", it would lose the
-    user's list.
+    Raises MalformedText if the answer lacks the field. Never take a missing field for "no nodes":
+    the user's list would be lost at the next pin.
     """
-    if _ASKED not in payload:
-        raise MalformedText(f"{_ASKED!r} is not among a job's fields")
-    value = payload[_ASKED]
+    if _REQUESTED_NODES not in payload:
+        raise MalformedText(f"{_REQUESTED_NODES!r} is not among a job's fields")
+    value = payload[_REQUESTED_NODES]
     return value if isinstance(value, str) else ",".join(map(parse_text, expect_list(value)))
 
 
 def parse_flagged_state(value: Any) -> JobState:
     """Parse a state, given as one word or as a list of a state and its flags."""
-    found = parse_words(value)
-    flag = next((flag for flag in _FLAGS if flag in found), None)
-    return parse_job_state(flag or (found[0] if found else ""))
+    words = parse_words(value)
+    flag = next((flag for flag in _FLAGS if flag in words), None)
+    return parse_job_state(flag or (words[0] if words else ""))
 
 
 def _parse_component(value: Any) -> tuple[Job, JobId | None]:
@@ -139,11 +139,13 @@ def _parse_job(payload: Payload) -> Job:
         reason=_find_reason(payload),
         priority=parse_number(payload.get("priority")),
         eligible=parse_instant(payload.get("eligible_time")),
-        # Slurm gives a job that ended without ever running its end as its start.
-        start=parse_instant(payload.get("start_time"))
-        if node_list or not state.has_ended
-        else None,
-        end=None if _has_open_end(state, limit_s) else parse_instant(payload.get("end_time")),
+        **place_instants(
+            state,
+            # For a job that ended without having run, Slurm shows its end as its start.
+            parse_instant(payload.get("start_time")) if node_list or not state.has_ended else None,
+            None if _has_open_end(state, limit_s) else parse_instant(payload.get("end_time")),
+            node_list,
+        ),
         time_limit_s=limit_s,
         nodes=nodes,
         cpus=_count_cpus(payload),
@@ -158,16 +160,14 @@ def _parse_job(payload: Payload) -> Job:
 def _count_nodes(payload: Payload) -> int:
     """Return the number of nodes that the job has or asks for; 1 if the record has no such
     field."""
-    found = parse_number(payload.get("node_count", 1))
+    nodes = parse_number(payload.get("node_count", 1))
     amounts, _ = tres.parse_readable_tres(parse_text(payload.get("tres_req_str")))
-    return found or require_number(amounts, "node")
+    return nodes or require_number(amounts, "node")
 
 
 def _find_reason(payload: Payload) -> str:
-    """Return the reason as squeue prints it.
-
-    Slurm's sentence goes before its word where there is one.
-    """
+    """Return the reason as squeue prints it: Slurm's sentence if there is one, otherwise its
+    word."""
     word = parse_text(payload.get("state_description")) or parse_text(payload.get("state_reason"))
     return "" if word == "None" else word
 
@@ -175,7 +175,7 @@ def _find_reason(payload: Payload) -> str:
 def _has_open_end(state: JobState, limit_s: int | None) -> bool:
     """Return whether the job's end is unknown.
 
-    slurmctld gives a job without a limit an end a year ahead.
+    Of a job without a time limit slurmctld shows an end that is a year ahead.
     """
     return state.is_waiting or (limit_s == UNLIMITED and not state.has_ended)
 
@@ -187,9 +187,9 @@ def _find_leader(payload: Payload) -> JobId | None:
 
 def _count_cpus(payload: Payload) -> int:
     """Return the number of CPUs. v0.0.38 leaves it out if the number of tasks is not set."""
-    told = parse_number(payload.get("cpus"))
-    if told is not None:
-        return told
+    cpus = parse_number(payload.get("cpus"))
+    if cpus is not None:
+        return cpus
     amounts, _ = tres.parse_readable_tres(_read_tres(payload))
     return amounts.get("cpu", 0)
 
@@ -202,11 +202,14 @@ def _count_job_gpus(payload: Payload, nodes: int) -> int | None:
         "tres_per_task": parse_number(payload.get("tasks")),
         "tres_per_socket": sockets and sockets * nodes,
     }
-    requests = (Request(parse_text(payload.get(name)), many) for name, many in units.items())
+    requests = (
+        Request(parse_text(payload.get(name)), unit_count) for name, unit_count in units.items()
+    )
     details = map(parse_text, expect_list(payload.get("gres_detail")))
     return count_job_gpus(_read_tres(payload), requests, details)
 
 
 def _read_tres(payload: Payload) -> str:
-    """Return what the job has, or asks for before it has anything, as squeue's tres-alloc does."""
+    """Return the TRES that the job has, or asks for if it has none yet, as squeue's tres-alloc
+    does."""
     return parse_text(payload.get("tres_alloc_str")) or parse_text(payload.get("tres_req_str"))

@@ -15,16 +15,17 @@ _LIMIT = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def parse_array_tasks(array_id: JobId, text: str) -> ArrayTasks:
-    """Parse the tasks. Their number is None where the list is cut off or of another form."""
+    """Parse the tasks of one row. Their number is None if the list is cut off or has another
+    form."""
     if not text.startswith("["):
         return ArrayTasks(array_id)
-    listed, _, most = text.strip("[]").partition("%")
-    limit = int(most) if _LIMIT.fullmatch(most) else 0
-    matches = [_RANGE.fullmatch(term) for term in listed.split(",")]
+    terms, _, throttle = text.strip("[]").partition("%")
+    limit = int(throttle) if _LIMIT.fullmatch(throttle) else 0
+    matches = [_RANGE.fullmatch(term) for term in terms.split(",")]
     counts = [None if match is None else _count_range(match) for match in matches]
-    known = [count for count in counts if count and count > 0]
-    is_known = len(known) == len(counts) and sum(known) <= _MOST_TASKS
-    return ArrayTasks(array_id, sum(known) if is_known else None, limit)
+    readable_counts = [count for count in counts if count and count > 0]
+    is_countable = len(readable_counts) == len(counts) and sum(readable_counts) <= _MOST_TASKS
+    return ArrayTasks(array_id, sum(readable_counts) if is_countable else None, limit)
 
 
 def _count_range(match: re.Match[str]) -> int:

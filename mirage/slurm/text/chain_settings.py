@@ -1,9 +1,9 @@
-"""Reads a chain owner's wishes from one of the chain's jobs, as far as the job tells them.
+"""Reads the settings of a chain from one of the chain's jobs, as far as the job shows them.
 
 A comment may hold the settings that `sbatch --comment=mirage:chain=9,never-overlap` takes, beside
-the mark that makes the job a link. The line that the job was submitted with may hold the options of
-sbatch that the SPANK plugin gives it. Both are the owner's own words about their own chain. A value
-that does not read is no wish.
+the mark that makes the job a link. The submit line may hold the options that the SPANK plugin adds
+to sbatch. The owner of the chain writes both, so both are trusted for this chain. A value that
+cannot be parsed is ignored.
 """
 
 import re
@@ -18,8 +18,10 @@ from mirage.errors import MalformedText
 
 _MOST_S = 3650 * 86400
 _MOST_PRICE = 100.0
-_NEVER = "never-overlap"
-_ITEMS = re.compile(r"(?:^|\s)mirage:(?P<items>(?:[a-z-]+=\S*|never-overlap(?:,\S*)?))(?=\s|$)")
+_NEVER_OVERLAP = "never-overlap"
+_SETTINGS_WORD = re.compile(
+    r"(?:^|\s)mirage:(?P<items>(?:[a-z-]+=\S*|never-overlap(?:,\S*)?))(?=\s|$)"
+)
 _OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-(?P<item>[a-z-]+(?:=[^\s\"']*)?)")
 _POLICY = re.compile(r"[A-Za-z0-9._@/+-]{1,80}")
 _COUNT = re.compile(r"\d", re.ASCII)
@@ -44,34 +46,34 @@ class ChainSettings:
 
 
 def parse_chain_settings(job: Job) -> ChainSettings:
-    """Parse the settings in the job's comment.
-
-    The submit line gives those that the comment does not tell.
-    """
-    said = dict(_parse_submit_line(job.submit_line)) | dict(_parse_comment(job.comment))
-    if _NEVER in said:
-        said["max-overlap"] = "0"
-    found: Mapping[str, Any] = {
-        field: read(said[name]) for name, (field, read) in _READ.items() if name in said
+    """Parse the settings in the job's comment and, where the comment has none, its submit line."""
+    settings = dict(_parse_submit_line(job.submit_line)) | dict(_parse_comment(job.comment))
+    if _NEVER_OVERLAP in settings:
+        settings["max-overlap"] = "0"
+    values: Mapping[str, Any] = {
+        field: parse(settings[name])
+        for name, (field, parse) in _FIELD_PARSERS.items()
+        if name in settings
     }
-    return ChainSettings(**found)
+    return ChainSettings(**values)
 
 
 def infer_planner(job: Job) -> Planner:
     """Infer who planned a release that stood in Slurm when the job was first seen.
 
-    The running link wrote that release: a lead that its user gave, what the service answered, or
-    its own forecast. The comment that the link gives the standby tells which.
+    The running link wrote that release. It used its user's lead, the service's answer, or its own
+    forecast, and the standby's comment says which of the three.
     """
-    said = dict(_parse_comment(job.comment))
-    if "lead" in said:
+    settings = dict(_parse_comment(job.comment))
+    if "lead" in settings:
         return Planner.USER
-    return Planner.SERVICE if said.get("planned-by") == Planner.SERVICE else Planner.LINK
+    return Planner.SERVICE if settings.get("planned-by") == Planner.SERVICE else Planner.LINK
 
 
 def _parse_comment(comment: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the first word that holds some, as the wrapped sbatch reads it."""
-    match = _ITEMS.search(comment)
+    """Yield the settings of the comment's first word that holds settings. The wrapped sbatch reads
+    the same word."""
+    match = _SETTINGS_WORD.search(comment)
     if match is not None:
         yield from (_split_item(item) for item in match["items"].split(","))
 
@@ -106,12 +108,12 @@ def _parse_policy(text: str) -> str | None:
     return text if _POLICY.fullmatch(text) else None
 
 
-def _build_enum_parser(kind: type[Style | ChainMode | Presubmit]) -> Callable[[str], Any]:
-    known = {member.value: member for member in kind}
-    return known.get
+def _build_enum_parser(enum: type[Style | ChainMode | Presubmit]) -> Callable[[str], Any]:
+    members = {member.value: member for member in enum}
+    return members.get
 
 
-_READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+_FIELD_PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "style": ("style", _build_enum_parser(Style)),
     "max-overlap": ("max_overlap_s", _parse_seconds),
     "mode": ("mode", _build_enum_parser(ChainMode)),

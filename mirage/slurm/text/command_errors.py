@@ -1,6 +1,6 @@
-"""Tells from the complaints of Slurm's commands whether Slurm gave no answer, or answered no.
+"""Tells from the error texts of Slurm's commands whether Slurm gave no answer, or refused.
 
-Exit codes say little: 1 for nearly everything. The words are those of 22.05.8.
+Exit codes do not tell the two apart: nearly every error is 1. The texts are those of 22.05.8.
 """
 
 import re
@@ -19,22 +19,22 @@ NO_ANSWER = re.compile(
 22.05.8 prints when slurmctld does not listen. slurm_plugin/mirage_jobs.py has the same texts."""
 
 _NO_ACCOUNTING = re.compile(r"accounting storage is disabled", re.IGNORECASE)
-_NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)
+_REFUSAL = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)
 _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MULTILINE)
 
 
-def is_unreachable(said: str) -> bool:
-    """Return whether Slurm's message means that it was not reached, rather than that it refused."""
-    return NO_ANSWER.search(said) is not None
+def is_unreachable(message: str) -> bool:
+    """Return whether the message means that Slurm was not reached, rather than that it refused."""
+    return NO_ANSWER.search(message) is not None
 
 
-def is_accounting_off(said: str) -> bool:
-    return _NO_ACCOUNTING.search(said) is not None
+def is_accounting_off(message: str) -> bool:
+    return _NO_ACCOUNTING.search(message) is not None
 
 
-def is_refusal(said: str) -> bool:
+def is_refusal(message: str) -> bool:
     """Return whether Slurm's message refuses the request."""
-    return _NO.search(said) is not None and not is_unreachable(said)
+    return _REFUSAL.search(message) is not None and not is_unreachable(message)
 
 
 def classify_query_error(command: str, code: int, stderr: str) -> ClusterError | None:
@@ -45,12 +45,12 @@ def classify_query_error(command: str, code: int, stderr: str) -> ClusterError |
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
-    said = _format_error(command, code, stderr)
+    message = _format_error(command, code, stderr)
     if is_accounting_off(stderr):
-        return AccountingOff(said)
+        return AccountingOff(message)
     if is_refusal(stderr):
-        return ClusterRefused(said)
-    return ClusterUnavailable(said)
+        return ClusterRefused(message)
+    return ClusterUnavailable(message)
 
 
 def classify_move_error(command: str, code: int, stderr: str) -> ClusterError | None:
@@ -61,13 +61,13 @@ def classify_move_error(command: str, code: int, stderr: str) -> ClusterError | 
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
-    said = _format_error(command, code, stderr)
+    message = _format_error(command, code, stderr)
     if code < 0 or not stderr.strip() or is_unreachable(stderr):
-        return ClusterUnavailable(said)
-    return ClusterRefused(said)
+        return ClusterUnavailable(message)
+    return ClusterRefused(message)
 
 
 def _format_error(command: str, code: int, stderr: str) -> str:
     lines = list(dict.fromkeys(line.strip() for line in stderr.splitlines() if line.strip()))
-    how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{command}: {'; '.join(lines)[:500] or 'no word of why'} ({how})"
+    outcome = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{command}: {'; '.join(lines)[:500] or 'no word of why'} ({outcome})"

@@ -1,11 +1,13 @@
-"""Answers made of rows and fields, and what stands in one field.
+"""Answers made of rows and fields, and parsers of single fields.
 
-Each field ends in a separator, and each row in it and a newline, which also shows an answer that
-was cut short. Users write job names, comments and submit lines, coordinators account names; Slurm
-takes any character in them. So a fixed separator parts only fields that none of them writes. Where
-such texts are asked for, the separator is random and secret: every user of the host reads the
-arguments of a command in /proc, so it never stands there (`squeue`), or what was read with it is
-held against an answer without texts (`sacct`).
+Each field ends in a separator, and each row in a separator and a newline. So an answer that was cut
+short can be seen. Users write job names, comments and submit lines, and coordinators write account
+names. Slurm takes any character in these texts, also a separator.
+
+A fixed separator is therefore used only for fields that nobody writes freely. For the other fields
+the separator is random and secret. Every user of the host can read a command's arguments in /proc.
+So the secret separator of `squeue` is passed in the environment. sacct takes it only as an
+argument: there the answer is compared with an answer without texts (`commands.sacct`).
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +33,7 @@ _NO_INSTANT = frozenset({"", "0", "N/A", "NONE", "UNKNOWN", "NOT_SET", "INVALID"
 
 
 def split_rows(answer: str, fields: Sequence[str]) -> list[Row]:
-    """Split an answer into rows of `fields`. A newline inside a field is part of it.
+    """Split an answer into rows of `fields`. A newline inside a field is part of the field.
 
     Raises MalformedText if a row has fewer or more fields.
     """
@@ -44,14 +46,14 @@ def split_intact_rows(
     unread: Unread,
     *,
     separator: str = SEPARATOR,
-    begins: Callable[[str], bool] | None = None,
-    what: str = "row",
+    is_row_start: Callable[[str], bool] | None = None,
+    row_kind: str = "row",
 ) -> list[Row]:
-    """Split like `split_rows`, leaving out rows with fewer or more fields.
+    """Split like `split_rows`, but move rows with fewer or more fields to `unread`.
 
-    `begins`: whether a row may begin with that cell, where users' texts are the last fields of a
-    row; None: where there are none. `what`: what a row is about. Raises MalformedText for an answer
-    that was cut short.
+    `is_row_start`: returns whether a cell can be the first of a row. It is needed where users'
+    texts are the last fields of a row; None: the rows have no such texts. `row_kind`: the noun for
+    a row in messages. Raises MalformedText for an answer that was cut short.
     """
     cells = answer.split(separator)
     end = len(cells) - 1
@@ -59,7 +61,7 @@ def split_intact_rows(
         return []
     if cells[end] != "\n":
         raise _make_cut_error(answer)
-    # So each row begins with a newline, and is followed by one.
+    # With this newline, every row begins with one and is followed by one.
     cells[0] = f"\n{cells[0]}"
     rows, at, width = [], 0, len(fields)
     while at < end:
@@ -68,11 +70,11 @@ def split_intact_rows(
             rows.append(dict(zip(fields, [cells[at][1:], *cells[at + 1 : after]], strict=True)))
             at = after
             continue
-        after = _find_next_row(cells, at + 1, width, begins)
+        after = _find_next_row(cells, at + 1, width, is_row_start)
         if after == end and end - at < width:
             raise _make_cut_error(answer)
         unread.add_row(
-            name_unread_row(what, cells[at][1:]),
+            name_unread_row(row_kind, cells[at][1:]),
             f"fields are missing or too many: {after - at} of {width}",
         )
         at = after
@@ -80,23 +82,25 @@ def split_intact_rows(
 
 
 def _find_next_row(
-    cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool] | None
+    cells: Sequence[str], at: int, width: int, is_row_start: Callable[[str], bool] | None
 ) -> int:
-    """Find where a row begins after one of another length.
+    """Return the place in `cells` of the next row, after a row with too few or too many fields.
 
-    Users' texts may begin with a newline too.
+    A cell that begins with a newline is only a candidate: users' texts may begin with a newline
+    too. Returns the place after the last row if there is no next row.
     """
     end = len(cells) - 1
     for i in range(at, end):
         if not cells[i].startswith("\n"):
             continue
-        if begins is None:
+        if is_row_start is None:
             return i
-        # Soon after what users write the next row begins.
+        # Another newline within few cells: cell i is still a user's text, since users' texts are
+        # the last fields and the next row begins right after them.
         if any(cell.startswith("\n") for cell in cells[i + 1 : i + 1 + _AFTER_TEXTS]):
             continue
         is_whole = i + width <= end and cells[i + width].startswith("\n")
-        if is_whole or begins(cells[i][1:]):
+        if is_whole or is_row_start(cells[i][1:]):
             return i
     return end
 
@@ -105,10 +109,12 @@ def _make_cut_error(answer: str) -> MalformedText:
     return MalformedText(f"the answer ends in the middle of a row: {answer[-80:]!r}")
 
 
-def name_unread_row(what: str, cell: str, uid: str = "") -> UnreadRow:
+def name_unread_row(row_kind: str, cell: str, uid: str = "") -> UnreadRow:
     """Name an unread row by its first cell, which is a job's id if it is a number."""
     job_id = JobId(int(cell)) if is_number(cell) else None
-    return UnreadRow(f"{what} {quote_cell(cell)}", "", job_id, int(uid) if is_number(uid) else None)
+    return UnreadRow(
+        f"{row_kind} {quote_cell(cell)}", "", job_id, int(uid) if is_number(uid) else None
+    )
 
 
 def is_number(cell: str) -> bool:
@@ -120,7 +126,8 @@ def parse_text(cell: str) -> str:
 
 
 def parse_name(cell: str) -> str:
-    """Return a name that Slurm gives, which must be UTF-8. Users' texts are taken as they are."""
+    """Return a name that Slurm gives. Raises MalformedText if it is not UTF-8, which only users'
+    texts may be."""
     if _NOT_UTF8 in cell:
         raise MalformedText(f"not UTF-8: {cell[:40]!r}")
     return parse_text(cell)

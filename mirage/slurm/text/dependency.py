@@ -1,11 +1,12 @@
-"""Dependency lists: taking Mirage's own part out and putting it back, touching nothing else.
+"""Dependency lists: removes and adds Mirage's own part, and leaves the user's part as it is.
 
-squeue prints `afterany:12(unfulfilled),afterok:13(failed)`; scontrol takes the same without the
-remarks. `,` means all of them, `?` any of them, and Slurm does not mix the two.
+squeue prints `afterany:12(unfulfilled),afterok:13(failed)`; scontrol takes the same list without
+the remarks in brackets. With `,` all terms must be met, with `?` any one of them. A list has only
+one of the two separators.
 
 Mirage's own part is `afterany:P`, or the plan `afterany:P?after:P+N`: the standby is eligible when
-P ends or N minutes after P started, whichever is first. A plan is a list of its own: beside other
-terms it would need the other separator.
+P ends or N minutes after P started, whichever is first. A plan cannot be combined with terms of the
+user: the plan needs `?`, and the user's terms need `,`.
 """
 
 import re
@@ -40,15 +41,15 @@ def has_own_term(dependency: str, predecessor: JobId) -> bool:
     ).split(",")
 
 
-def check_unchanged(job_id: JobId, shown: str, seen: str | None) -> None:
-    """Raise JobChanged if the job's list is not `seen`, whatever Slurm remarks of its terms.
+def check_unchanged(job_id: JobId, dependency: str, expected: str | None) -> None:
+    """Raise JobChanged if the job's list is not the expected one. Slurm's remarks do not count.
 
-    None: it is not compared. Neither list need be readable.
+    `expected` None: nothing is compared. Neither list has to be readable.
     """
-    if seen is not None and _strip_remarks(shown) != _strip_remarks(seen):
+    if expected is not None and _strip_remarks(dependency) != _strip_remarks(expected):
         raise JobChanged(
-            f"job {job_id} is not moved: its dependency was {seen!r} at the look and is now "
-            f"{shown!r}; Mirage decides again at the next tick"
+            f"job {job_id} is not moved: its dependency was {expected!r} at the look and is now "
+            f"{dependency!r}; Mirage decides again at the next tick"
         )
 
 
@@ -61,12 +62,12 @@ class ReleasePlan:
 
 
 def parse_plan(dependency: str) -> ReleasePlan | None:
-    """Parse a planned release; None: the list is none, or cannot be read."""
+    """Parse a planned release; None: the list is no plan, or cannot be parsed."""
     try:
-        several = sorted(_split_terms(dependency, "?")) if dependency.count("?") == 1 else []
+        terms = sorted(_split_terms(dependency, "?")) if dependency.count("?") == 1 else []
     except MalformedText:
         return None
-    after, end = [_ONE_JOB.fullmatch(term) for term in several] or (None, None)
+    after, end = [_ONE_JOB.fullmatch(term) for term in terms] or (None, None)
     if after is None or end is None or (after["type"], end["type"]) != ("after", "afterany"):
         return None
     if after["job"] != end["job"] or end["minutes"] is not None:
@@ -75,14 +76,18 @@ def parse_plan(dependency: str) -> ReleasePlan | None:
 
 
 def find_plan_minutes(dependency: str, predecessor: JobId) -> int | None:
-    """Return the minutes of a planned release after this predecessor; None: the list is none."""
-    found = parse_plan(dependency)
-    return found.minutes if found is not None and found.predecessor == predecessor else None
+    """Return the minutes of a planned release after this predecessor; None: the list is no such
+    plan."""
+    plan = parse_plan(dependency)
+    return plan.minutes if plan is not None and plan.predecessor == predecessor else None
 
 
 def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
-    """Return the list with a planned release as Mirage's own part. Raises InputError if it takes
-    none."""
+    """Return the list with a planned release as Mirage's own part.
+
+    Raises InputError if the list cannot hold a plan (`can_take_plan`), or if `minutes` is out of
+    range.
+    """
     if not 0 < minutes <= MOST_MINUTES:
         raise InputError(
             f"a planned release is 1 to {MOST_MINUTES} minutes after a start, not {minutes}"
@@ -96,9 +101,9 @@ def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
 
 
 def can_take_plan(dependency: str, predecessor: JobId) -> bool:
-    """Return whether the list holds nothing of the job owner's, so that it can take a plan.
+    """Return whether the list has no terms of the job's owner, so that it can hold a plan.
 
-    A list that does not read holds something of the owner's.
+    A list that cannot be parsed counts as the owner's.
     """
     if find_plan_minutes(dependency, predecessor) is not None:
         return True
@@ -106,9 +111,9 @@ def can_take_plan(dependency: str, predecessor: JobId) -> bool:
 
 
 def remove_own_term(dependency: str, predecessor: JobId) -> str:
-    """Return the user's part of the list. A list without Mirage's term is all the user's.
+    """Return the user's part of the list. Without Mirage's term the whole list is the user's.
 
-    Raises InputError for a list that any of its terms meets.
+    Raises InputError for a list with `?`, of which one term is enough.
     """
     if find_plan_minutes(dependency, predecessor) is not None:
         return ""
@@ -127,7 +132,7 @@ def remove_own_term(dependency: str, predecessor: JobId) -> str:
 def add_own_term(dependency: str, predecessor: JobId) -> str:
     """Return the list with Mirage's own term first, and without a planned release.
 
-    Raises InputError for a list that any of its terms meets.
+    Raises InputError for a list with `?`, of which one term is enough.
     """
     if find_plan_minutes(dependency, predecessor) is not None:
         return _format_own_term(predecessor)
@@ -142,27 +147,28 @@ def add_own_term(dependency: str, predecessor: JobId) -> str:
 
 
 def has_singleton(dependency: str) -> bool:
-    """`singleton` lets no second job of the name start: such a standby can never be early.
+    """Return whether `singleton` must be met. Slurm then starts no second job of the same name, so
+    such a standby can never start early.
 
-    Unless it is one of several of which any will do. A list that does not read has none.
+    False for a list with `?`, in which another term may be met instead, and for an unreadable list.
     """
     return _SINGLETON in _strip_remarks(dependency).split(",")
 
 
 def list_required_terms(dependency: str) -> tuple["Term", ...]:
-    """Return the terms that all have to be met. Empty for a list that any of its terms meets, which
-    Mirage leaves as it is."""
+    """Return the terms that all have to be met. Empty for a list with `?`, which Mirage leaves as
+    it is."""
     return () if "?" in dependency else parse_all_terms(dependency)
 
 
 def parse_all_terms(dependency: str) -> tuple["Term", ...]:
-    """Parse all terms, also of a list that any of its terms meets (`?`). Raises MalformedText."""
+    """Parse all terms, also of a list with `?`. Raises MalformedText."""
     separator = "?" if "?" in dependency else ","
-    return tuple(Term(one) for one in _split_terms(dependency, separator))
+    return tuple(Term(term) for term in _split_terms(dependency, separator))
 
 
-def join_terms(several: Iterable["Term"]) -> str:
-    return ",".join(term.text for term in several)
+def join_terms(terms: Iterable["Term"]) -> str:
+    return ",".join(term.text for term in terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +195,9 @@ class Term:
         return 0 if match is None else int(match["minutes"] or 0)
 
     def is_met(self, job: Job, now: int) -> bool | None:
-        """Return whether a job of that number meets it, though slurmctld has forgotten the job.
+        """Return whether `job`, accounting's record of the term's job, meets the term at `now`.
 
-        None: that cannot be told. Such a job has ended, or is hidden from whoever asks.
+        Used when slurmctld no longer knows the job. None: the record does not decide it.
         """
         match = _ONE_JOB.fullmatch(self.text)
         if match is None or not job.state.has_ended or job.state is JobState.REQUEUED:
@@ -210,15 +216,16 @@ def _format_own_term(predecessor: JobId) -> str:
 
 
 def _strip_remarks(dependency: str) -> str:
-    """Return the list without Slurm's remarks; empty for `(null)`, which reads as one."""
+    """Return the list without Slurm's remarks. `(null)` looks like a remark, so it gives an empty
+    list."""
     return _REMARK.sub("", dependency).strip()
 
 
 def _split_terms(dependency: str, separator: str) -> Sequence[str]:
     plain = _strip_remarks(dependency)
     terms: list[str] = []
-    for written in plain.split(separator) if plain else ():
-        match = _TERM.fullmatch(written)
+    for part in plain.split(separator) if plain else ():
+        match = _TERM.fullmatch(part)
         if match is None or (match["jobs"] is None) != (match["type"] == _SINGLETON):
             raise MalformedText(f"not a dependency list: {dependency!r}")
         # sbatch takes several jobs in a term, `afterok:1:2`; squeue prints one in each.

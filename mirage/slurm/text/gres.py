@@ -12,15 +12,15 @@ from mirage.domain import tres
 from mirage.domain.tres import SUFFIXES
 from mirage.errors import MalformedText
 
-_ASIDE = re.compile(r"\([^()]*\)")
+_REMARK = re.compile(r"\([^()]*\)")
 _PREFIX = re.compile(r"(?:gres[:/])*")
-_PER = re.compile(r"(?:^|,)PER_(JOB|NODE|SOCKET|TASK):", re.ASCII)
+_UNIT_PREFIX = re.compile(r"(?:^|,)PER_(JOB|NODE|SOCKET|TASK):", re.ASCII)
 _GPU = "gpu"
 _COUNT = re.compile(r"(\d{1,15})([KMGTPE]?)", re.ASCII | re.IGNORECASE)
 _TYPE = re.compile(r"[\w.-]+", re.ASCII)
 _NO_TYPE = frozenset({"no_consume", ""})
-"""Jobs take nothing of one that is no_consume, and it is there all the same. Where there is no type
-Slurm may write `gpu:(null):4`."""
+"""Words in the place of a type that are no type. `no_consume` means that jobs use up none of the
+GPUs, but the node has them. Without a type Slurm may write `gpu:(null):4`."""
 
 
 class Request(NamedTuple):
@@ -29,59 +29,61 @@ class Request(NamedTuple):
     text: str
     """As the user wrote it. Slurm keeps any text of a job that is held."""
     units: int | None
-    """The number of units (nodes, tasks, sockets) that each get it, 1 for the whole job; None: it
-    is not known."""
+    """The number of units (nodes, tasks, sockets) that each get these resources, 1 for the whole
+    job; None: the number is not known."""
 
 
 def count_job_gpus(
     allocated: str, requests: Iterable[Request], details: Iterable[str] = ()
 ) -> int | None:
-    """Count a job's GPUs; None: it has some, and their number is not known.
+    """Count a job's GPUs; None: it has GPUs, and their number is not known.
 
-    The first that names GPUs decides: `allocated` (TRES), which names none where the site does not
-    account them (AccountingStorageTRES), `details` (what each node gave), then the requests.
+    The first source that names GPUs decides: `allocated` (TRES), `details` (what each node gave),
+    then the requests. `allocated` names no GPUs if the site does not account them
+    (AccountingStorageTRES).
     """
-    counted = tres.count_job_gpus(allocated)
-    if counted != 0:
-        return counted
+    allocated_gpus = tres.count_job_gpus(allocated)
+    if allocated_gpus != 0:
+        return allocated_gpus
     try:
-        found = sum(map(count_gpus, details)) or _count_first_request(requests)
+        gpus = sum(map(count_gpus, details)) or _count_first_request(requests)
     except MalformedText:
         return None
-    return found if found is not None and found <= tres.LARGEST else None
+    return gpus if gpus is not None and gpus <= tres.LARGEST else None
 
 
 def _count_first_request(requests: Iterable[Request]) -> int | None:
     for text, units in requests:
-        each = count_gpus(text)
-        if each:
-            return each * units if units else None
+        per_unit = count_gpus(text)
+        if per_unit:
+            return per_unit * units if units else None
     return 0
 
 
 def count_gpus(text: str) -> int:
-    """GPUs in the list, of all types together; a name without a count is one.
+    """Count the GPUs in the list, of all types together. A name without a count is one GPU.
 
     Raises MalformedText for GPUs that are written in another way.
     """
-    return sum(map(_count_term_gpus, _ASIDE.sub("", text).split(","))) if _GPU in text else 0
+    return sum(map(_count_term_gpus, _REMARK.sub("", text).split(","))) if _GPU in text else 0
 
 
 def count_requested_gpus(text: str, nodes: int) -> int:
-    """GPUs of the whole job in ReqGRES: `gpu:2` of each node, or as sacct of 18.08 to 20.02 writes
-    it, `PER_JOB:gpu:8,PER_NODE:gpu:4`.
+    """Count the GPUs of the whole job in ReqGRES.
 
-    Raises MalformedText too where only a number of each task or socket is told.
+    The text is `gpu:2`, for each node, or `PER_JOB:gpu:8,PER_NODE:gpu:4`, as sacct of 18.08 to
+    20.02 writes it. Raises MalformedText for GPUs written in another way, and if the text gives
+    only a number for each task or socket.
     """
-    plain, *others = _PER.split(text)
-    by_unit = dict(zip(others[::2], map(count_gpus, others[1::2]), strict=True))
-    by_unit["NODE"] = by_unit.get("NODE", 0) + count_gpus(plain)
-    found = by_unit.pop("JOB", 0) or by_unit.pop("NODE") * nodes
-    if not found and any(by_unit.values()):
+    per_node, *pairs = _UNIT_PREFIX.split(text)
+    by_unit = dict(zip(pairs[::2], map(count_gpus, pairs[1::2]), strict=True))
+    by_unit["NODE"] = by_unit.get("NODE", 0) + count_gpus(per_node)
+    gpus = by_unit.pop("JOB", 0) or by_unit.pop("NODE") * nodes
+    if not gpus and any(by_unit.values()):
         raise MalformedText(
             f"GPUs of each task or socket, whose number is not known: {text[:40]!r}"
         )
-    return found
+    return gpus
 
 
 def _count_term_gpus(term: str) -> int:

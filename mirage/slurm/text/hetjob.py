@@ -10,43 +10,45 @@ from mirage.domain.job import Job, JobId
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 Component = tuple[Job, JobId | None]
-"""A job, and the id of its leader; None: it is not heterogeneous."""
+"""A job, and the id of its leader; None: the job is not heterogeneous."""
 
 
-def drop_incomplete_jobs(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
-    """Return the jobs without heterogeneous ones of which a component could not be read, as these
-    would look too small."""
-    torn = unread.job_ids
-    if not torn:
-        return found
-    for job, leader in found:
-        if leader in torn:
+def drop_incomplete_jobs(components: Sequence[Component], unread: Unread) -> Sequence[Component]:
+    """Return the components without those of heterogeneous jobs that have an unread component.
+
+    Such a job would look smaller than it is. Its other components are added to `unread`.
+    """
+    unread_ids = unread.job_ids
+    if not unread_ids:
+        return components
+    for job, leader in components:
+        if leader in unread_ids:
             unread.add_row(UnreadRow(f"job '{job.job_id}'", "", leader), "another component of it")
-    return [(job, leader) for job, leader in found if leader not in torn]
+    return [(job, leader) for job, leader in components if leader not in unread_ids]
 
 
-def merge_components(jobs: Iterable[Component]) -> list[Job]:
-    """Each job with its leader's id -> leaders with all resources.
+def merge_components(pairs: Iterable[Component]) -> list[Job]:
+    """Merge each component into its leader, which then has the resources of the whole job.
 
     A component whose leader is not in the list stays as it is.
     """
-    kept: list[Job] = []
-    place: dict[JobId, int] = {}
+    merged: list[Job] = []
+    place_by_leader: dict[JobId, int] = {}
     components: list[tuple[Job, JobId]] = []
-    for job, leader in jobs:
+    for job, leader in pairs:
         if leader is None or leader == job.job_id:
             if leader is not None:
-                place[leader] = len(kept)
-            kept.append(job if leader is None else replace(job, heterogeneous=True))
+                place_by_leader[leader] = len(merged)
+            merged.append(job if leader is None else replace(job, heterogeneous=True))
         else:
             components.append((job, leader))
     for job, leader in components:
-        at = place.get(leader)
+        at = place_by_leader.get(leader)
         if at is None:
-            kept.append(job)
+            merged.append(job)
         else:
-            kept[at] = _add_component(kept[at], job)
-    return kept
+            merged[at] = _add_component(merged[at], job)
+    return merged
 
 
 def _add_component(leader: Job, component: Job) -> Job:

@@ -1,9 +1,10 @@
-"""Tells by squeue's words whose hold keeps a job from starting, and who may lift it.
+"""Tells by squeue's reasons whose hold keeps a job from starting, and who may lift it.
 
-Slurm keeps one hold of a job, a user's or an admin's, and not who made it. To an Operator slurmctld
-says yes to everything (22.05.8): `scontrol uhold` turns an admin's hold into a user's, and sets a
-running job to be held when it is requeued; `release` lifts any hold. So whoever moves looks first,
-and this is what the look has to show (docs/decisions/0028).
+A job has at most one hold, a user's or an admin's, and Slurm does not keep who made it. slurmctld
+refuses an Operator nothing (22.05.8). `scontrol uhold` turns an admin's hold into a user's, and
+marks a running job to be held when it is requeued. `scontrol release` lifts any hold. So a client
+must look at the job before and after such a move. The checks below say what it must find
+(docs/decisions/0028).
 """
 
 from collections.abc import Sequence
@@ -18,9 +19,9 @@ _HELD = "JobHeld"
 
 
 class HoldState(NamedTuple):
-    """The state of a job that shows its hold."""
+    """What squeue shows about the hold of one job, or of one component of a het job."""
 
-    waits: bool
+    is_waiting: bool
     """Whether the job is pending."""
     reason: str
     priority: int | None
@@ -36,51 +37,54 @@ def is_held(reason: str, priority: int | None) -> bool:
 
 
 def is_users_hold(reason: str) -> bool:
-    """Return whether this is a hold that the job's owner may lift. Slurm shows it before other
-    reasons."""
+    """Return whether this is a hold that the job's owner may lift. Slurm shows a hold in preference
+    to other reasons."""
     return reason == USERS
 
 
-def check_unheld(job_id: JobId, shown: Sequence[HoldState]) -> None:
-    """Raise JobChanged for a job that must not be held now. `shown` has all of its components."""
-    _check_pending(job_id, shown, "held")
-    for each in shown:
-        if is_held(each.reason, each.priority):
+def check_unheld(job_id: JobId, components: Sequence[HoldState]) -> None:
+    """Raise JobChanged if the job must not be held now: it is held already, or no longer waits.
+
+    `components` are all of the job's components.
+    """
+    _check_pending(job_id, components, "held")
+    for component in components:
+        if is_held(component.reason, component.priority):
             raise JobChanged(
-                f"job {job_id} is held already ({each.reason or 'priority 0'}): "
+                f"job {job_id} is held already ({component.reason or 'priority 0'}): "
                 "Mirage's hold would replace that hold"
             )
 
 
-def check_hold_made(job_id: JobId, shown: Sequence[HoldState]) -> None:
+def check_hold_made(job_id: JobId, components: Sequence[HoldState]) -> None:
     """Check the job after a hold. Raise JobChanged if the hold is an admin's, and so not
     Mirage's."""
-    _check_pending(job_id, shown, "held")
-    if any(each.reason == ADMINS for each in shown):
+    _check_pending(job_id, components, "held")
+    if any(component.reason == ADMINS for component in components):
         raise JobChanged(
             f"job {job_id} was held by an admin just now: only an admin can release it"
         )
 
 
-def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
+def check_users_hold(job_id: JobId, components: Sequence[HoldState]) -> None:
     """Raise JobChanged unless the job has a user's hold, the only one that may be lifted."""
-    _check_pending(job_id, shown, "released")
-    for each in shown:
-        if not is_users_hold(each.reason):
+    _check_pending(job_id, components, "released")
+    for component in components:
+        if not is_users_hold(component.reason):
             raise JobChanged(
                 f"job {job_id} is not released: no user's hold keeps it waiting "
-                f"({each.reason or 'no reason'})"
+                f"({component.reason or 'no reason'})"
             )
 
 
-def is_hold_too_late(shown: Sequence[HoldState]) -> bool:
+def is_hold_too_late(components: Sequence[HoldState]) -> bool:
     """Return whether a user's hold reached a job that had just started.
 
-    Such a job would wait when requeued.
+    The hold has to be lifted: if the job were requeued, it would be held.
     """
-    return any(not each.waits and is_users_hold(each.reason) for each in shown)
+    return any(not c.is_waiting and is_users_hold(c.reason) for c in components)
 
 
-def _check_pending(job_id: JobId, shown: Sequence[HoldState], done: str) -> None:
-    if not shown or not all(each.waits for each in shown):
-        raise JobChanged(f"job {job_id} is not {done}: it is not waiting any more")
+def _check_pending(job_id: JobId, components: Sequence[HoldState], move: str) -> None:
+    if not components or not all(c.is_waiting for c in components):
+        raise JobChanged(f"job {job_id} is not {move}: it is not waiting any more")

@@ -15,7 +15,7 @@ _PART = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|(?P<plain>[^\[\]]+)")
 _RANGE = re.compile(r"(?P<low>\d{1,18})(?:-(?P<high>\d{1,18}))?", re.ASCII)
 _DIGITS = "0123456789"
 _COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma that no bracket encloses."""
+"""A comma outside of brackets."""
 
 
 def expand_hostlist(text: str) -> tuple[str, ...]:
@@ -38,12 +38,12 @@ def expand_hostlist(text: str) -> tuple[str, ...]:
 def compress_hostlist(names: Sequence[str]) -> str:
     """Build a host list that `expand_hostlist` turns into `names` again, in the same order."""
     terms: list[str] = []
-    for (prefix, numbered), group in groupby(
+    for (prefix, has_number), group in groupby(
         _group_runs(names), key=lambda r: (r.prefix, bool(r.low))
     ):
         runs = list(group)
-        alone = len(runs) == 1 and runs[0].low == runs[0].high
-        if alone or not numbered:
+        is_single_name = len(runs) == 1 and runs[0].low == runs[0].high
+        if is_single_name or not has_number:
             terms += [prefix + run.text for run in runs]
         else:
             terms.append(f"{prefix}[{','.join(run.text for run in runs)}]")
@@ -86,13 +86,13 @@ def _expand_term(term: str) -> Iterator[str]:
     choices = [
         [p["plain"]] if p["ranges"] is None else _expand_ranges(p["ranges"], term) for p in parts
     ]
-    return ("".join(chosen) for chosen in product(*choices))
+    return ("".join(parts_of_name) for parts_of_name in product(*choices))
 
 
 def _expand_ranges(ranges: str, term: str) -> list[str]:
     """Expand ranges: `01-03,7` is 01, 02, 03, 7. Leading zeros of the first number stay, as in
     Slurm."""
-    found: list[str] = []
+    numbers: list[str] = []
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text.strip())
         if match is None:
@@ -102,5 +102,5 @@ def _expand_ranges(ranges: str, term: str) -> list[str]:
         first, last = int(low), int(high)
         if last < first or last - first >= MOST_HOSTS:
             raise MalformedText(f"not a range of hosts: {text.strip()!r} in {term!r}")
-        found += [str(number).zfill(len(low)) for number in range(first, last + 1)]
-    return found
+        numbers += [str(value).zfill(len(low)) for value in range(first, last + 1)]
+    return numbers

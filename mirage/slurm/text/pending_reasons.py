@@ -1,9 +1,8 @@
-"""Slurm's words for why a job waits that no forecast cures: what they mean, and what to do.
+"""Slurm's pending reasons that do not go away by waiting: what they mean, and what to do.
 
 The words are those of `job_state_reason_string` in 22.05 and later, and of job_reason_codes(7). A
 reason that is not here (Priority, Resources, Dependency, BeginTime, Licenses, Constraints,
-MaxPoweredUpNodes, MpiPortsBusy, ...) is an ordinary wait: time cures it, and a forecast may say how
-much of it.
+MaxPoweredUpNodes, MpiPortsBusy, ...) is an ordinary wait, which ends by itself and can be forecast.
 """
 
 import re
@@ -158,8 +157,8 @@ _SENTENCES: Sequence[tuple[re.Pattern[str], str]] = [
 """Sentences that Slurm shows in place of a word, with `_` or blanks between words. They may hold
 names."""
 
-_ASIDE = re.compile(r"may be reserved for other job", re.IGNORECASE)
-_UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
+_PLANNED_FOR_OTHERS = re.compile(r"may be reserved for other job", re.IGNORECASE)
+_MAINTENANCE_WORD = re.compile(r"maintenance", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +206,16 @@ KNOWN_HINDRANCES = (_MAINTENANCE, *_TABLE.values())
 
 
 def find_hindrance(reason: str) -> Hindrance | None:
-    """Find what hinders a job, by its pending reason as squeue shows it, lists of nodes and all.
+    """Find what hinders a job, by its pending reason as squeue shows it, with any list of nodes.
 
-    None: an ordinary wait. `ReqNodeNotAvail, Reserved for maintenance` is maintenance; `..., May be
-    reserved for other job` is backfill's plan for somebody else, which the queue cures.
+    None: an ordinary wait. `ReqNodeNotAvail, Reserved for maintenance` is maintenance. `..., May be
+    reserved for other job` means that backfill planned another job there: an ordinary wait.
     """
     plain = reason.strip().strip("()").replace("_", " ")
-    if _is_set_aside(plain):
+    if _is_planned_for_others(plain):
         return None
     word = _match_sentence(plain) or plain.partition(",")[0].partition(" ")[0]
-    if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
+    if word == "ReqNodeNotAvail" and _MAINTENANCE_WORD.search(plain):
         return _MAINTENANCE
     if word in _TABLE:
         return _TABLE[word]
@@ -228,7 +227,7 @@ def find_hindrance(reason: str) -> Hindrance | None:
 
 def can_hide_nodes(reason: str) -> bool:
     """Return whether the reason may stand for out-of-service nodes without naming them."""
-    return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_set_aside(reason)
+    return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_planned_for_others(reason)
 
 
 def format_unavailable_nodes(node_list: str) -> str:
@@ -236,8 +235,8 @@ def format_unavailable_nodes(node_list: str) -> str:
     return f"ReqNodeNotAvail, UnavailableNodes:{node_list}"
 
 
-def _is_set_aside(reason: str) -> bool:
-    return _ASIDE.search(reason.replace("_", " ")) is not None
+def _is_planned_for_others(reason: str) -> bool:
+    return _PLANNED_FOR_OTHERS.search(reason.replace("_", " ")) is not None
 
 
 def _match_sentence(plain: str) -> str | None:
@@ -245,7 +244,7 @@ def _match_sentence(plain: str) -> str | None:
 
 
 def find_hindrance_by_word(word: str) -> Hindrance | None:
-    """Find the hindrance by the word that `Hindrance.word` gave."""
+    """Find the hindrance whose `Hindrance.word` this is; None: an ordinary wait."""
     return _MAINTENANCE if word == _MAINTENANCE.word else find_hindrance(word)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 SlurmVersion = tuple[int, int, int]
 """Year, month and number: 24.11.5 is (24, 11, 5)."""
 
-TRIED: tuple[SlurmVersion, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
+TESTED_RELEASES: tuple[SlurmVersion, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
 """Releases on which the tests that need a real Slurm were run. docs/admin/install.md has the
 dates."""
 
 # What follows the number is a packager's or a site's own: `-4+deb13u1`, `.custom`, a name.
 _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+)|(?=$|[\s.+~_-]))", re.ASCII)
-_SAFE: tuple[SlurmVersion, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
+_FIXED_RELEASES: tuple[SlurmVersion, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """The first release of each series with the fixes of 2 September 2026. Later series have them from
 the start."""
 _CVE = (
@@ -24,18 +24,18 @@ _CVE = (
 )
 
 
-def parse_version(told: str) -> SlurmVersion | None:
+def parse_version(text: str) -> SlurmVersion | None:
     """Parse the version in `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for any other text,
     and for text with control characters."""
-    found = _VERSION.search(told) if told.isprintable() else None
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+    match = _VERSION.search(text) if text.isprintable() else None
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))
 
 
-def list_known_faults(release: SlurmVersion, *, operator: bool | None) -> Iterator[str]:
+def list_known_faults(release: SlurmVersion, *, is_operator: bool | None) -> Iterator[str]:
     """Yield a sentence for each known fault. `operator`: whether the service's account is an
     Operator; None: not known."""
-    if operator is not False and not _is_safe(release):
-        yield _CVE.format(is_one="is" if operator else "may be")
+    if is_operator is not False and not _is_safe(release):
+        yield _CVE.format(is_one="is" if is_operator else "may be")
     if release == (25, 5, 0):
         yield "job arrays that begin to earn age can crash slurmctld: upgrade to 25.05.1"
     if (24, 11, 0) <= release <= (24, 11, 5):
@@ -52,17 +52,19 @@ def list_known_faults(release: SlurmVersion, *, operator: bool | None) -> Iterat
 
 def describe_untested(release: SlurmVersion) -> str:
     """Return a sentence about a series on which Mirage was not tried; empty for a tried series."""
-    if release[:2] in {tried[:2] for tried in TRIED}:
+    if release[:2] in {tested[:2] for tested in TESTED_RELEASES}:
         return ""
-    releases = ", ".join(map(format_release, TRIED))
+    releases = ", ".join(map(format_release, TESTED_RELEASES))
     return f"Mirage was not tried on {format_series(release)}, only on {releases}"
 
 
 def describe_tested_match(release: SlurmVersion) -> str:
     """Describe the tested releases that stand for this one: itself, or others of its series."""
-    if release in TRIED:
+    if release in TESTED_RELEASES:
         return "it"
-    return ", ".join(format_release(tried) for tried in TRIED if tried[:2] == release[:2])
+    return ", ".join(
+        format_release(tested) for tested in TESTED_RELEASES if tested[:2] == release[:2]
+    )
 
 
 def format_series(release: SlurmVersion) -> str:
@@ -74,5 +76,5 @@ def format_release(release: SlurmVersion) -> str:
 
 
 def _is_safe(release: SlurmVersion) -> bool:
-    fixed = [safe for safe in _SAFE if safe[:2] == release[:2]]
-    return release >= fixed[0] if fixed else release > _SAFE[-1]
+    fixes = [fix for fix in _FIXED_RELEASES if fix[:2] == release[:2]]
+    return release >= fixes[0] if fixes else release > _FIXED_RELEASES[-1]

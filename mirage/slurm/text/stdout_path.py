@@ -4,7 +4,7 @@ import re
 import shlex
 from itertools import zip_longest
 
-_PLAIN = "slurm-%j.out"
+_DEFAULT_PATTERN = "slurm-%j.out"
 """sbatch's default if neither its command line nor the script names a file (sbatch(1),
 --output)."""
 
@@ -12,14 +12,14 @@ _CODE = re.compile(r"%(\d*)([%jAxuJ])")
 
 
 def resolve_stdout_path(submit_line: str, *, job_id: int, user: str) -> tuple[str, bool]:
-    """The file of its standard output, and whether the command line names it.
+    """Return the file of a job's standard output, and whether the command line names it.
 
-    Where it does not, a `#SBATCH --output` of the script may: then the name told is not the file's.
-    A name without a directory is in the one that the job was submitted from.
+    If the command line does not, the script's `#SBATCH --output` may name another file: then the
+    returned name is wrong. A relative name is relative to the directory of the submission.
     """
-    given = _find_output_option(submit_line)
-    pattern = given or _PLAIN
-    return _CODE.sub(lambda found: _expand_code(found, job_id, user), pattern), given is not None
+    option = _find_output_option(submit_line)
+    pattern = option or _DEFAULT_PATTERN
+    return _CODE.sub(lambda match: _expand_code(match, job_id, user), pattern), option is not None
 
 
 def _find_output_option(submit_line: str) -> str | None:
@@ -27,24 +27,24 @@ def _find_output_option(submit_line: str) -> str | None:
         words = shlex.split(submit_line)
     except ValueError:
         return None
-    found = None
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word in {"-o", "--output"} and following:
-            found = following
+    path = None
+    for word, next_word in zip_longest(words, words[1:], fillvalue=""):
+        if word in {"-o", "--output"} and next_word:
+            path = next_word
         elif word.startswith("--output="):
-            found = word.removeprefix("--output=")
+            path = word.removeprefix("--output=")
         elif word.startswith("-o") and not word.startswith("--") and len(word) > len("-o"):
-            found = word.removeprefix("-o")
-    return found or None
+            path = word.removeprefix("-o")
+    return path or None
 
 
-def _expand_code(found: re.Match[str], job_id: int, user: str) -> str:
-    width, code = found.groups()
+def _expand_code(match: re.Match[str], job_id: int, user: str) -> str:
+    width, code = match.groups()
     match code:
         case "%":
             return "%"
         case "u":
             return user
         case "x":
-            return found.group()  # the job's name: a link does not know it
+            return match.group()  # the job's name: a link does not know it
     return str(job_id).zfill(int(width or 0))

@@ -1,4 +1,8 @@
-"""Keeps the rows of an answer that could not be read. They are left out, unless they are many."""
+"""Collects the rows of an answer that could not be parsed.
+
+Such rows are left out, so that one odd job costs no other job. If they are too many, the whole
+answer is refused.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -10,12 +14,12 @@ from mirage.errors import MalformedText
 R = TypeVar("R")
 T = TypeVar("T")
 
-_FEW_OWNERS, _FEW_ROWS = 3, 10
-_SHARE = 10
-"""If the bad rows are those of more than a tenth of the owners, and of more than three, the answer
-has another form and is refused. So it is if more than a tenth of all rows, and more than ten, are
-bad and without an owner, which no user can make them."""
-_SHOWN = 40
+_MOST_UNREAD_OWNERS, _MOST_OWNERLESS_ROWS = 3, 10
+_ONE_IN = 10
+"""An answer is refused, since its form must have changed, in two cases. One: the unread rows belong
+to more than three owners, and to more than a tenth of all owners. Two: more than ten unread rows,
+and more than a tenth of all rows, have no owner. No user can cause the second case."""
+_QUOTED_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,10 @@ class UnreadRow:
     """A row that could not be read."""
 
     name: str
-    """What the row is about, as far as it can be read: `job 4711`, `node gpu01`."""
+    """The job, node or record of the row, as far as it can be read: `job 4711`, `node gpu01`."""
     why: str = ""
     job_id: JobId | None = None
-    """The job of the row, which exists; None: its id could not be read."""
+    """The job of the row. The job does exist; None: its id could not be read."""
     uid: int | None = None
     """The uid of the job's owner."""
     user: str = ""
@@ -60,47 +64,50 @@ class Unread:
         return ((row.job_id, row.uid) for row in self.rows if row.job_id is not None)
 
     def parse_rows(
-        self, rows: Iterable[R], read: Callable[[R], T], named: Callable[[R], UnreadRow]
+        self, rows: Iterable[R], parse_row: Callable[[R], T], name_row: Callable[[R], UnreadRow]
     ) -> list[T]:
-        """Return what `read` makes of each row, leaving out rows that raise MalformedText."""
-        found = []
+        """Parse each row with `parse_row`. Rows that raise MalformedText are added to this object,
+        under the name that `name_row` gives them."""
+        parsed = []
         for row in rows:
             try:
-                found.append(read(row))
+                parsed.append(parse_row(row))
             except MalformedText as error:
-                self.add_row(named(row), str(error))
-        return found
+                self.add_row(name_row(row), str(error))
+        return parsed
 
     def add_row(self, row: UnreadRow, why: str) -> None:
         if self.strict:
             raise MalformedText(f"{row.name}: {why}")
         self.rows.append(replace(row, why=why))
 
-    def check_share(self, read: Iterable[Owner]) -> None:
-        """Raise MalformedText if these rows are of too many owners. `read`: the owner of each row
-        that could be read.
+    def check_share(self, read_owners: Iterable[Owner]) -> None:
+        """Raise MalformedText if these rows are of too many owners, or too many have no owner.
 
-        One owner has one vote, as one user may put any number of odd jobs into the queue.
+        `read_owners`: the owner of each row that could be parsed. Owners are counted, not rows,
+        because one user may put any number of odd jobs into the queue.
         """
-        kept = list(read)
+        read_owners = list(read_owners)
         owners = [row.owner for row in self.rows]
-        bad, everybody = {*owners} - {None}, {*owners, *kept} - {None}
-        many = len(bad) > _FEW_OWNERS and len(bad) * _SHARE > len(everybody)
-        ownerless, rows = owners.count(None), len(owners) + len(kept)
-        if many or (ownerless > _FEW_ROWS and ownerless * _SHARE > rows):
-            raise self._make_error(len(kept))
+        unread, everybody = {*owners} - {None}, {*owners, *read_owners} - {None}
+        too_many = len(unread) > _MOST_UNREAD_OWNERS and len(unread) * _ONE_IN > len(everybody)
+        ownerless, rows = owners.count(None), len(owners) + len(read_owners)
+        if too_many or (ownerless > _MOST_OWNERLESS_ROWS and ownerless * _ONE_IN > rows):
+            raise self._make_error(len(read_owners))
 
-    def check_queue(self, read: Iterable[Owner]) -> None:
-        """Like `check_share`, and raise MalformedText if no job could be read, as an empty queue
-        means something."""
-        kept = list(read)
-        self.check_share(kept)
-        if self.rows and not kept:
+    def check_queue(self, read_owners: Iterable[Owner]) -> None:
+        """Check like `check_share`. Raise MalformedText also if no job could be parsed: an empty
+        queue would mean that all jobs are gone."""
+        owners = list(read_owners)
+        self.check_share(owners)
+        if self.rows and not owners:
             raise self._make_error(0)
 
-    def _make_error(self, read: int) -> MalformedText:
-        first, bad = self.rows[0], len(self.rows)
-        return MalformedText(f"{bad} of {bad + read} rows, such as {first.name}: {first.why}")
+    def _make_error(self, read_count: int) -> MalformedText:
+        first, unread = self.rows[0], len(self.rows)
+        return MalformedText(
+            f"{unread} of {unread + read_count} rows, such as {first.name}: {first.why}"
+        )
 
 
 def make_strict_unread() -> Unread:
@@ -110,4 +117,4 @@ def make_strict_unread() -> Unread:
 
 def quote_cell(cell: object) -> str:
     """Return a cell as a name shows it: short, and on one line."""
-    return repr(str(cell)[:_SHOWN])
+    return repr(str(cell)[:_QUOTED_CHARACTERS])

@@ -1,4 +1,7 @@
-"""Explains every pending reason in plain words, and what ends the wait (see `pending_reasons`)."""
+"""Explains every pending reason in plain words, and says what ends the wait.
+
+Reasons that hinder a job are in `pending_reasons`; the ordinary waits are here.
+"""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ class WaitExplanation:
     """A sentence on what to do; empty: nothing."""
 
 
-_ORDINARY = {
+_ORDINARY_WAITS = {
     "Priority": ("jobs with a higher priority stand before it", ""),
     "Resources": ("it is next, and the nodes it needs are not free yet", ""),
     "None": ("Slurm has not looked at it yet", ""),
@@ -68,7 +71,7 @@ _SENTENCES = {
 }
 """Longer sentences of Slurm for an ordinary wait."""
 
-_IN_LINE = frozenset({"Constraints", "PartitionBusy", "Priority", "Reserved", "Resources"})
+_WAITS_FOR_NODES = frozenset({"Constraints", "PartitionBusy", "Priority", "Reserved", "Resources"})
 """Reasons of jobs that would start if nodes were free. slurm_plugin/mirage_jobs.py has the same
 rule."""
 _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
@@ -77,29 +80,31 @@ _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.
 
 def classify_reason(reason: str) -> str:
     """Classify a pending reason as squeue shows it: return Slurm's word, from a bounded set."""
-    found = find_hindrance(reason)
-    if found is not None:
-        return found.word
-    plain = trim_reason(reason).replace("_", " ")
-    plain = _SENTENCES.get(plain, plain).strip("()")
-    if _TOPOLOGY.fullmatch(plain):
+    hindrance = find_hindrance(reason)
+    if hindrance is not None:
+        return hindrance.word
+    text = trim_reason(reason).replace("_", " ")
+    text = _SENTENCES.get(text, text).strip("()")
+    if _TOPOLOGY.fullmatch(text):
         return "Resources"
     # `RaisedSignal:9(Killed)`
-    return _SENTENCES.get(plain, plain.partition(" ")[0].partition(":")[0])[:LONGEST]
+    return _SENTENCES.get(text, text.partition(" ")[0].partition(":")[0])[:LONGEST]
 
 
-def waits_for_nodes(known: str) -> bool:
+def waits_for_nodes(word: str) -> bool:
     """Return whether jobs with the word that `classify_reason` gave wait for nodes, and not for a
     date, a person, or a limit of their own."""
-    return known in _IN_LINE
+    return word in _WAITS_FOR_NODES
 
 
-def explain_reason(known: str) -> WaitExplanation:
+def explain_reason(word: str) -> WaitExplanation:
     """Explain the word that `classify_reason` gave."""
-    if known in _ORDINARY:
-        says, advice = _ORDINARY[known]
-        return WaitExplanation(word=known, cure=QUEUE, says=says, advice=advice)
-    found = find_hindrance_by_word(known)
-    if found is None:
-        return WaitExplanation(word=known, cure=QUEUE, says="", advice="")
-    return WaitExplanation(word=known, cure=found.cure.value, says=found.says, advice=found.advice)
+    if word in _ORDINARY_WAITS:
+        says, advice = _ORDINARY_WAITS[word]
+        return WaitExplanation(word=word, cure=QUEUE, says=says, advice=advice)
+    hindrance = find_hindrance_by_word(word)
+    if hindrance is None:
+        return WaitExplanation(word=word, cure=QUEUE, says="", advice="")
+    return WaitExplanation(
+        word=word, cure=hindrance.cure.value, says=hindrance.says, advice=hindrance.advice
+    )

@@ -177,9 +177,9 @@ class _LiveJobs:
         predecessors: Collection[tuple[str, int]],
     ) -> None:
         live, users = present.live, present.users
-        self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.GONE)
+        self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.PHASE_FREE)
         here = live[self._slots]
-        runs = here[:, layout.PHASE] == layout.RUNS
+        runs = here[:, layout.PHASE] == layout.PHASE_RUNNING
         limits = here[:, layout.LIMIT].copy()
         elapsed_s = present.now - here[:, layout.START]
         owners = [users[a] for a in here[:, layout.ASSOCIATION]]

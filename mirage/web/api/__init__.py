@@ -1,1 +1,1 @@
-"""HTTP in, HTTP out; no rules here."""
+"""The REST API: routes, wire types and the OpenAPI document. Rules are in the rooms below `web`."""

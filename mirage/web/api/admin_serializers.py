@@ -19,28 +19,28 @@ from mirage.web.shared.dependencies import to_instant, to_optional_instant
 def serialize_kill_switch(pulled: Sequence[PulledSwitch], file: Path | None) -> schemas.KillSwitch:
     ways = [
         schemas.PulledView(
-            way=Way(each.way),
-            by=each.by,
-            at=to_instant(each.at),
-            stopped=list(each.stopped),
-            released_by=RELEASED_BY[Way(each.way)],
+            way=Way(switch.way),
+            by=switch.by,
+            at=to_instant(switch.at),
+            stopped=list(switch.stopped),
+            released_by=RELEASED_BY[Way(switch.way)],
         )
-        for each in pulled
+        for switch in pulled
     ]
     return schemas.KillSwitch(
         pulled=bool(ways), ways=ways, file=None if file is None else str(file)
     )
 
 
-def serialize_limit(found: EffectiveLimit) -> schemas.LimitView:
+def serialize_limit(limit: EffectiveLimit) -> schemas.LimitView:
     return schemas.LimitView(
-        name=found.name,
-        value=found.value,
-        unit=found.told.unit,
-        meaning=found.told.meaning,
-        set_by=found.set_by or found.told.origin,
-        set_at=to_optional_instant(found.set_at),
-        configured=found.configured,
+        name=limit.name,
+        value=limit.value,
+        unit=limit.description.unit,
+        meaning=limit.description.meaning,
+        set_by=limit.set_by or limit.description.origin,
+        set_at=to_optional_instant(limit.set_at),
+        configured=limit.configured,
     )
 
 
@@ -48,26 +48,26 @@ def serialize_model_line(line: ModelVersion) -> schemas.ModelLine:
     return schemas.ModelLine(**asdict(line))
 
 
-def serialize_model(found: ModelDetail) -> schemas.ModelView:
+def serialize_model(model: ModelDetail) -> schemas.ModelView:
     return schemas.ModelView(
-        **asdict(found.line),
-        card=dict(found.card),
-        promotions=[dict(record) for record in found.promotions],
+        **asdict(model.line),
+        card=dict(model.card),
+        promotions=[dict(record) for record in model.promotions],
     )
 
 
-def serialize_evidence(found: PromotionReview) -> schemas.Evidence:
-    return schemas.Evidence(**found.build_evidence(), forced=found.forced)
+def serialize_evidence(review: PromotionReview) -> schemas.Evidence:
+    return schemas.Evidence(**review.build_evidence(), forced=review.forced)
 
 
-def serialize_polling(found: PollingCost, counted: RpcUsage | None) -> schemas.PollingView:
+def serialize_polling(polling: PollingCost, rpc_usage: RpcUsage | None) -> schemas.PollingView:
     return schemas.PollingView(
-        since=to_instant(found.since),
-        until=to_instant(found.until),
-        total=_serialize_cost(found.total),
-        commands=[_serialize_cost(cost) for cost in found.commands],
-        hours=[schemas.HourView(at=to_instant(at), calls=calls) for at, calls in found.hours],
-        slurmctld=None if counted is None else schemas.SlurmctldView.model_validate(counted),
+        since=to_instant(polling.since),
+        until=to_instant(polling.until),
+        total=_serialize_cost(polling.total),
+        commands=[_serialize_cost(cost) for cost in polling.commands],
+        hours=[schemas.HourView(at=to_instant(at), calls=calls) for at, calls in polling.hours],
+        slurmctld=None if rpc_usage is None else schemas.SlurmctldView.model_validate(rpc_usage),
     )
 
 
@@ -82,21 +82,21 @@ def _serialize_cost(cost: CallCost) -> schemas.CostView:
     )
 
 
-def serialize_status(found: ServiceStatus, now: int) -> schemas.StatusView:
+def serialize_status(status: ServiceStatus, now: int) -> schemas.StatusView:
     lease = None
-    if found.lease_holder is not None and found.lease_until is not None:
+    if status.lease_holder is not None and status.lease_until is not None:
         lease = schemas.LeaseView(
-            holder=found.lease_holder,
-            until=to_instant(found.lease_until),
-            expired=found.lease_until <= now,
+            holder=status.lease_holder,
+            until=to_instant(status.lease_until),
+            expired=status.lease_until <= now,
         )
     return schemas.StatusView(
-        tick=None if found.tick is None else _serialize_tick(found.tick, now),
+        tick=None if status.tick is None else _serialize_tick(status.tick, now),
         lease=lease,
-        database_bytes=found.database_bytes,
-        schema_version=found.schema,
-        schema_known=found.schema_known,
-        versions=dict(found.versions),
+        database_bytes=status.database_bytes,
+        schema_version=status.schema,
+        schema_known=status.schema_known,
+        versions=dict(status.versions),
     )
 
 

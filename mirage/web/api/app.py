@@ -76,7 +76,7 @@ def create_app(context: ApiContext) -> FastAPI:
     openapi.install_document(app, PREFIX)
     app.add_middleware(ETagMiddleware, prefix=context.root_path + PREFIX)
     app.add_middleware(HeadMiddleware)
-    app.add_middleware(HostCheckMiddleware, known=context.hosts, proxies=context.proxy_uids)
+    app.add_middleware(HostCheckMiddleware, hosts=context.hosts, proxies=context.proxy_uids)
     app.add_middleware(_RequestGuard, root_path=context.root_path)
     return app
 
@@ -115,13 +115,13 @@ class _RequestGuard:
         scope.setdefault("state", {})["request_id"] = request_id
         _put_root_path(scope, self._root_path)
 
-        left = MAX_BODY
+        remaining = MAX_BODY
 
         async def receive_counted() -> Message:
-            nonlocal left
+            nonlocal remaining
             message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
+            remaining -= len(message.get("body", b""))
+            if remaining < 0:
                 raise HTTPException(413, f"a body has at most {MAX_BODY} bytes")
             return message
 

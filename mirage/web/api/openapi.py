@@ -33,7 +33,7 @@ _NEXT = {
     "header.",
     "schema": {"type": "string"},
 }
-_AGAIN = {
+_RETRY_AFTER = {
     "description": "The number of seconds after which to try again.",
     "schema": {"type": "integer"},
 }
@@ -66,8 +66,8 @@ _SCHEMES = {
 _NOBODY: dict[str, list[str]] = {}
 
 
-def _list_needs(route: Any) -> list[dict[str, list[str]]]:
-    """List the credentials of which the route takes one; the last, empty one is none at all."""
+def _list_credentials(route: Any) -> list[dict[str, list[str]]]:
+    """List the credentials that the route accepts, each alone; an empty one: none is needed."""
     dependant = getattr(route, "dependant", None)
     calls = set() if dependant is None else set(_iter_calls(dependant))
     if authorize_reader not in calls:
@@ -78,20 +78,18 @@ def _list_needs(route: Any) -> list[dict[str, list[str]]]:
 
 def _iter_calls(dependant: Dependant) -> Iterator[object]:
     yield dependant.call
-    for each in dependant.dependencies:
-        yield from _iter_calls(each)
+    for dependency in dependant.dependencies:
+        yield from _iter_calls(dependency)
 
 
-def describe_read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route that identifies its caller.
-
-    `more` are the further statuses that this route has.
-    """
-    return describe_errors(*_READ, *more)
+def describe_read_errors(*further_statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a reading route, by status: those of all, and further ones."""
+    return describe_errors(*_READ, *further_statuses)
 
 
-def describe_write_errors(*more: int) -> dict[int | str, dict[str, Any]]:
-    return describe_errors(*_READ, *more)
+def describe_write_errors(*further_statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a writing route, by status: those of all, and further ones."""
+    return describe_errors(*_READ, *further_statuses)
 
 
 def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -100,7 +98,7 @@ def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": "; ".join(k.title for k in KINDS.values() if k.status == status),
             "content": {MEDIA_TYPE: {"schema": _REF}},
         }
-        | ({"headers": {"Retry-After": _AGAIN}} if status == _TOO_MANY else {})
+        | ({"headers": {"Retry-After": _RETRY_AFTER}} if status == _TOO_MANY else {})
         for status in sorted(set(statuses))
     }
 
@@ -111,7 +109,7 @@ def install_document(app: FastAPI, prefix: str) -> None:
 
     def build_document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = get_openapi(
+            document = get_openapi(
                 title=app.title,
                 version=app.version,
                 summary=app.summary,
@@ -121,22 +119,22 @@ def install_document(app: FastAPI, prefix: str) -> None:
             template = "#/components/schemas/{model}"
             problem = Problem.model_json_schema(ref_template=template)
             problem.pop("$defs", None)
-            schemas = made.setdefault("components", {}).setdefault("schemas", {})
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problem
             schemas["FaultView"] = FaultView.model_json_schema()
             schemas["LiveEvent"] = LiveEvent.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
-            made["components"]["securitySchemes"] = _SCHEMES
+            document["components"]["securitySchemes"] = _SCHEMES
             needs = {
-                (route.path, method.lower()): _list_needs(route)
+                (route.path, method.lower()): _list_credentials(route)
                 for route in list_routes(app)
                 for method in route.methods or ()
             }
-            for path, method, operation in _iter_operations(made):
+            for path, method, operation in _iter_operations(document):
                 _complete_operation(operation, method, is_ours=path.startswith(prefix))
                 operation["security"] = needs.get((path, method), [])
-            app.openapi_schema = made
+            app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = build_document  # type: ignore[method-assign] # FastAPI's own way to extend it
@@ -150,8 +148,8 @@ def _iter_operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[
 
 def _complete_operation(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
     answers = operation["responses"]
-    said = answers.get("422", {}).get("content", {})
-    if MEDIA_TYPE not in said:  # FastAPI's own, of any parameter at all
+    invalid_content = answers.get("422", {}).get("content", {})
+    if MEDIA_TYPE not in invalid_content:  # FastAPI's own answer, which it adds for any parameter
         answers.pop("422", None)
     if not is_ours:
         return

@@ -18,7 +18,7 @@ from mirage.web.shared.dependencies import Freshness, to_instant, to_optional_in
 def serialize_chain_summary(
     chain: Chain, links: Sequence[Link], modes: ModesInForce
 ) -> chain_schemas.ChainSummary:
-    over = [pair.over for pair in list_handovers(links) if pair.over is not None]
+    outcomes = [pair.over for pair in list_handovers(links) if pair.over is not None]
     return chain_schemas.ChainSummary(
         chain_id=chain.chain_id,
         user=chain.user,
@@ -41,9 +41,9 @@ def serialize_chain_summary(
         service_mode=modes.get_shown_mode(chain, links),
         at_risk=serialize_risk(chain),
         created_at=to_instant(chain.created_at),
-        handovers_done=len(over),
-        interruption_h=sum(h.interruption_h for h in over),
-        overlap_h=sum(h.overlap_h for h in over),
+        handovers_done=len(outcomes),
+        interruption_h=sum(h.interruption_h for h in outcomes),
+        overlap_h=sum(h.overlap_h for h in outcomes),
         returns=sum(link.returns for link in links),
     )
 
@@ -59,36 +59,38 @@ def serialize_risk(chain: Chain) -> chain_schemas.AtRisk | None:
 
 
 def serialize_chain(
-    found: Chain,
+    chain: Chain,
     links: Sequence[Link],
-    fresh: Freshness,
+    freshness: Freshness,
     modes: ModesInForce,
-    expected: ExpectedStart | None,
+    expected_start: ExpectedStart | None,
     max_returns: int,
 ) -> chain_schemas.ChainView:
     """`max_returns`: the admins' bound."""
-    summary = serialize_chain_summary(found, links, modes)
+    summary = serialize_chain_summary(chain, links, modes)
     return chain_schemas.ChainView(
         **summary.model_dump(),
-        max_returns=found.count_allowed_returns(max_returns),
-        links=list(serialize_links(found, links)),
+        max_returns=chain.count_allowed_returns(max_returns),
+        links=list(serialize_links(chain, links)),
         handovers=[
-            _serialize_handover(pair.successor.index, pair.over, found)
+            _serialize_handover(pair.successor.index, pair.over, chain)
             for pair in list_handovers(links)
             if pair.over is not None
         ],
-        expected_start=None if expected is None else _serialize_expected_start(expected),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+        expected_start=None
+        if expected_start is None
+        else _serialize_expected_start(expected_start),
+        as_of=freshness.as_of,
+        stale=freshness.stale,
     )
 
 
-def _serialize_expected_start(expected: ExpectedStart) -> chain_schemas.ExpectedStartView:
+def _serialize_expected_start(start: ExpectedStart) -> chain_schemas.ExpectedStartView:
     return chain_schemas.ExpectedStartView(
-        link=expected.link,
-        at=to_instant(expected.p50),
-        earliest=to_instant(expected.p10),
-        latest=to_instant(expected.p90),
+        link=start.link,
+        at=to_instant(start.p50),
+        earliest=to_instant(start.p10),
+        latest=to_instant(start.p90),
     )
 
 
@@ -104,23 +106,23 @@ def _serialize_handover(index: int, handover: Handover, chain: Chain) -> chain_s
 
 
 def serialize_handover_row(row: HandoverRow) -> HandoverItem:
-    chain, before, after = row
-    assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
-    over = Handover(before.end, after.start, after.returned_s)
-    one = _serialize_handover(after.index, over, chain)
+    chain, predecessor, successor = row
+    assert predecessor.end is not None and successor.start is not None  # noqa: S101, PT018 - complete ones
+    outcome = Handover(predecessor.end, successor.start, successor.returned_s)
+    view = _serialize_handover(successor.index, outcome, chain)
     return HandoverItem(
-        **one.model_dump(),
+        **view.model_dump(),
         chain_id=chain.chain_id,
         user=chain.user,
-        account=after.account,
-        partition=after.partition,
-        nodes=after.nodes,
-        predecessor=before.job_id,
-        successor=after.job_id,
-        position=after.position,
-        freed_at=to_optional_instant(after.freed_at),
-        freed_by=after.freed_by,
-        hindered=after.hindered,
+        account=successor.account,
+        partition=successor.partition,
+        nodes=successor.nodes,
+        predecessor=predecessor.job_id,
+        successor=successor.job_id,
+        position=successor.position,
+        freed_at=to_optional_instant(successor.freed_at),
+        freed_by=successor.freed_by,
+        hindered=successor.hindered,
     )
 
 

@@ -30,44 +30,52 @@ def draw_calibration(place: PartitionAccuracy) -> Markup:
     y = LinearScale(0, _HUNDRED, side, _TOP)
     points = [(x(_HUNDRED * level), y(_HUNDRED * share)) for level, share in place.calibration]
     parts = [
-        svg.draw_x_axis(x, top=_TOP, bottom=side, label="waits that should be below, %", most=5),
-        svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="waits that were below, %", most=5),
+        svg.draw_x_axis(
+            x, top=_TOP, bottom=side, label="waits that should be below, %", max_ticks=5
+        ),
+        svg.draw_y_axis(
+            y, left=_LEFT, right=x.at_high, label="waits that were below, %", max_ticks=5
+        ),
         svg.draw_line([(x(0), y(0)), (x(_HUNDRED), y(_HUNDRED))], cls="line c6 dashed"),
         svg.draw_line(points, cls="line"),
     ]
     parts += [
-        svg.draw_dot(*at, says=f"p{_HUNDRED * level:.0f}: {share:.0%} of waits were below it")
+        svg.draw_dot(*at, tooltip=f"p{_HUNDRED * level:.0f}: {share:.0%} of waits were below it")
         for at, (level, share) in zip(points, place.calibration, strict=True)
     ]
-    told = ", ".join(f"p{_HUNDRED * level:.0f} {share:.0%}" for level, share in place.calibration)
+    summary = ", ".join(
+        f"p{_HUNDRED * level:.0f} {share:.0%}" for level, share in place.calibration
+    )
     return svg.draw_figure(
         round(x.at_high) + _RIGHT,
         _HEIGHT,
         parts,
         name="calibration",
         title="Are the forecast ranges right?",
-        desc=f"Share of waits below each quantile: {told}. Right forecasts lie on the diagonal.",
+        desc=f"Share of waits below each quantile: {summary}. Right forecasts lie on the diagonal.",
     )
 
 
 def draw_errors(places: Sequence[PartitionAccuracy]) -> Markup:
     """Draw the median errors over time: a line for each partition, and one for Slurm's plans."""
     everywhere, *others = places
-    drawn = others[:MOST_LINES] or [everywhere]
-    known = [p for place in (everywhere, *drawn) for p in place.series if p.count]
-    if not known:
+    lines = others[:MOST_LINES] or [everywhere]
+    points = [p for place in (everywhere, *lines) for p in place.series if p.count]
+    if not points:
         return Markup("")
-    x = TimeScale(min(p.since for p in known), max(p.since for p in known), _LEFT, _WIDTH - _RIGHT)
-    values = [v for p in known for v in (p.median_s, p.slurm_median_s) if v is not None]
+    x = TimeScale(
+        min(p.since for p in points), max(p.since for p in points), _LEFT, _WIDTH - _RIGHT
+    )
+    values = [v for p in points for v in (p.median_s, p.slurm_median_s) if v is not None]
     y = WaitScale(_LEAST_S, max([*values, 10 * _LEAST_S]) * 1.3, _HEIGHT - _BOTTOM, _TOP)
     parts = [
-        svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, most=6),
-        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="median error", most=6),
+        svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, max_ticks=6),
+        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="median error", max_ticks=6),
         *_draw_error_line(everywhere, x, y, "c3", slurm=True),
     ]
-    for cls, place in zip(_LINES, drawn, strict=False):
+    for cls, place in zip(_LINES, lines, strict=False):
         parts += _draw_error_line(place, x, y, cls)
-    desc = " ".join(_describe_place(place) for place in drawn)
+    desc = " ".join(_describe_place(place) for place in lines)
     return svg.draw_figure(
         _WIDTH, _HEIGHT, parts, name="errors", title="Error over time", desc=desc
     )
@@ -81,16 +89,16 @@ def get_line_class(place: int) -> str:
 def _draw_error_line(
     place: PartitionAccuracy, x: TimeScale, y: WaitScale, cls: str, *, slurm: bool = False
 ) -> Iterator[Markup]:
-    told = [(p, p.slurm_median_s if slurm else p.median_s) for p in place.series]
-    values = [(p, value) for p, value in told if value is not None]
+    errors = [(p, p.slurm_median_s if slurm else p.median_s) for p in place.series]
+    values = [(p, value) for p, value in errors if value is not None]
     yield svg.draw_line(
         [(x(p.since), y(value)) for p, value in values],
         cls=f"line {cls}" + (" dashed" if slurm else ""),
     )
     name = "Slurm's own plan" if slurm else place.partition or "all"
     for p, value in values:
-        says = f"{name}: {format_duration(value)} ({p.count} waits)"
-        yield svg.draw_dot(x(p.since), y(value), cls=f"dot {cls}", says=says, radius=3)
+        tooltip = f"{name}: {format_duration(value)} ({p.count} waits)"
+        yield svg.draw_dot(x(p.since), y(value), cls=f"dot {cls}", tooltip=tooltip, radius=3)
 
 
 def _describe_place(place: PartitionAccuracy) -> str:
@@ -104,24 +112,24 @@ def _describe_place(place: PartitionAccuracy) -> str:
 
 
 def _get_first_and_last(series: Sequence[AccuracyPoint]) -> tuple[float | None, float | None]:
-    known = [p.median_s for p in series if p.median_s is not None]
-    return (known[0], known[-1]) if known else (None, None)
+    medians = [p.median_s for p in series if p.median_s is not None]
+    return (medians[0], medians[-1]) if medians else (None, None)
 
 
 def draw_policies(group: Mapping[str, Any]) -> Markup:
     """Draw each policy's mean interruption against its mean overlap, from a shadow report."""
     rows = [(name, group["policies"][name]["all"]) for name in list_plotted(group["policies"])]
-    most_x = max([_get_upper_end(told, "overlap_h") for _, told in rows] + [0.5])
-    most_y = max([_get_upper_end(told, "interruption_h") for _, told in rows] + [0.5])
+    most_x = max([_get_upper_end(figures, "overlap_h") for _, figures in rows] + [0.5])
+    most_y = max([_get_upper_end(figures, "interruption_h") for _, figures in rows] + [0.5])
     x = HoursScale(0, most_x * 1.05, _LEFT, 410)
     y = HoursScale(0, most_y * 1.05, _HEIGHT - _BOTTOM, _TOP)
     parts = [
-        svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap", most=5),
-        svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="mean interruption", most=5),
+        svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap", max_ticks=5),
+        svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="mean interruption", max_ticks=5),
     ]
-    for number, (name, told) in enumerate(rows, start=1):
-        parts += _draw_policy(number, name, told, x, y)
-    words = (
+    for number, (name, figures) in enumerate(rows, start=1):
+        parts += _draw_policy(number, name, figures, x, y)
+    summaries = (
         f"{get_policy_name(n)} {t['interruption_h']:.1f} h and {t['overlap_h']:.1f} h"
         for n, t in rows
     )
@@ -131,7 +139,7 @@ def draw_policies(group: Mapping[str, Any]) -> Markup:
         parts,
         name="policies",
         title="Interruption against overlap",
-        desc=f"Mean interruption and mean overlap: {', '.join(words)}.",
+        desc=f"Mean interruption and mean overlap: {', '.join(summaries)}.",
     )
 
 
@@ -141,24 +149,24 @@ def get_policy_name(policy: str) -> str:
 
 
 def _draw_policy(
-    number: int, name: str, told: Mapping[str, Any], x: HoursScale, y: HoursScale
+    number: int, name: str, figures: Mapping[str, Any], x: HoursScale, y: HoursScale
 ) -> Iterator[Markup]:
     """Draw a numbered mark with its intervals, and its line in the list beside the chart."""
     cls = "c2" if name == OURS else "c6"
-    at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
+    at_x, at_y = x(figures["overlap_h"]), y(figures["interruption_h"])
     for figure, scale in (("overlap_h", x), ("interruption_h", y)):
-        ends = told[f"{figure}_ci"]
+        ends = figures[f"{figure}_ci"]
         if ends is None:
             continue
         low, high = (scale(end) for end in ends)
         along = (low, at_y, high, at_y) if scale is x else (at_x, low, at_x, high)
         yield svg.draw_rule(*along, cls="rule")
-    yield svg.draw_dot(at_x, at_y, cls=f"dot {cls}", says=get_policy_name(name), radius=5)
+    yield svg.draw_dot(at_x, at_y, cls=f"dot {cls}", tooltip=get_policy_name(name), radius=5)
     yield svg.draw_text(at_x + 8, at_y - 7, str(number), cls="label")
     yield svg.draw_dot(x.at_high + 28, _TOP + 22 * number - 4, cls=f"dot {cls}", radius=5)
     yield svg.draw_text(x.at_high + 40, _TOP + 22 * number, f"{number}  {get_policy_name(name)}")
 
 
-def _get_upper_end(told: Mapping[str, Any], figure: str) -> float:
-    ends = told[f"{figure}_ci"]
-    return max(float(told[figure]), float(ends[1]) if ends else 0.0)
+def _get_upper_end(figures: Mapping[str, Any], figure: str) -> float:
+    ends = figures[f"{figure}_ci"]
+    return max(float(figures[figure]), float(ends[1]) if ends else 0.0)

@@ -23,12 +23,12 @@ def draw_calls(polling: PollingCost, hours: int) -> Markup:
             y(calls),
             x(at + HOUR_S) - x(at) - 2,
             y(0) - y(calls),
-            says=f"{calls} calls",
+            tooltip=f"{calls} calls",
         )
         for at, calls in polling.hours
     ]
     parts = [
-        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="calls an hour", most=4),
+        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="calls an hour", max_ticks=4),
         svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM),
         *bars,
     ]

@@ -17,23 +17,23 @@ _BEFORE_S, _MARGIN = 1800, 0.04
 _LEAST_S = 2 * 3600
 
 
-def draw_upcoming(soon: Sequence[UpcomingHandover], at: int, says: str = "now") -> Markup:
+def draw_upcoming(upcoming: Sequence[UpcomingHandover], at: int, label: str = "now") -> Markup:
     """Draw a row for each hand-over as it stood at `at`, when the queue was read (epoch seconds).
 
-    `says`: what the rule at that instant is labelled.
+    `label` names that instant on the chart.
     """
-    rows = [(row, ends) for row in soon if (ends := row.ends) is not None]
+    rows = [(row, predecessor_end) for row in upcoming if (predecessor_end := row.ends) is not None]
     if not rows:
         return Markup("")
     bottom = _TOP + _ROW * len(rows)
     scale = _build_scale(rows, at)
     parts = [svg.draw_x_axis(scale, top=_TOP - 6, bottom=bottom)]
-    for place, (row, ends) in enumerate(rows):
-        parts += _draw_row(row, ends, scale, _TOP + place * _ROW, at)
+    for place, (row, predecessor_end) in enumerate(rows):
+        parts += _draw_row(row, predecessor_end, scale, _TOP + place * _ROW, at)
     x = scale(at)
-    parts.append(svg.draw_rule(x, _TOP - 8, x, bottom, cls="now", says=says))
-    parts.append(svg.draw_text(x, _TOP - 13, says, cls="tick", anchor="middle"))
-    desc = " ".join(f"{_describe_row(row, ends, at)}." for row, ends in rows)
+    parts.append(svg.draw_rule(x, _TOP - 8, x, bottom, cls="now", tooltip=label))
+    parts.append(svg.draw_text(x, _TOP - 13, label, cls="tick", anchor="middle"))
+    desc = " ".join(f"{_describe_row(row, predecessor_end, at)}." for row, predecessor_end in rows)
     return svg.draw_figure(
         _WIDTH, bottom + 24, parts, name="soon", title="The next hand-overs", desc=desc
     )
@@ -42,20 +42,20 @@ def draw_upcoming(soon: Sequence[UpcomingHandover], at: int, says: str = "now") 
 def _build_scale(rows: Sequence[tuple[UpcomingHandover, int]], now: int) -> TimeScale:
     """Return a scale from a little before now to the last expected event."""
     ends = max(ends for _, ends in rows)
-    late = [start.p90 for row, _ in rows if (start := row.start) is not None]
-    late += [row.planned for row, _ in rows if row.planned is not None]
+    latest_starts = [start.p90 for row, _ in rows if (start := row.start) is not None]
+    latest_starts += [row.planned for row, _ in rows if row.planned is not None]
     # One forecast of weeks must not make the next hours invisible.
-    last = min(max([*late, ends, now + _BEFORE_S]), now + 3 * max(ends - now, _LEAST_S))
+    last = min(max([*latest_starts, ends, now + _BEFORE_S]), now + 3 * max(ends - now, _LEAST_S))
     first = now - max(_BEFORE_S, (last - now) // 12)
     return TimeScale(first, last + (last - first) * _MARGIN, _LEFT, _WIDTH - _RIGHT)
 
 
 def _draw_row(
-    row: UpcomingHandover, ends: int, scale: TimeScale, top: float, now: int
+    row: UpcomingHandover, predecessor_end: int, scale: TimeScale, top: float, now: int
 ) -> list[Markup]:
     handover = row.handover
     middle = top + _ROW / 2
-    at = scale.clamp_to_pixel(ends)
+    at = scale.clamp_to_pixel(predecessor_end)
     name = f"{handover.chain.chain_id} link {handover.standby.index}"
     parts = [
         svg.draw_text(6, middle + 4, name, cls="name"),
@@ -65,32 +65,36 @@ def _draw_row(
             at - scale.at_low,
             _BAR,
             cls="run",
-            says=f"link {handover.predecessor.index} {_describe_end(row, ends, now)}",
+            tooltip=f"link {handover.predecessor.index} {_describe_end(row, predecessor_end, now)}",
         ),
     ]
     if (start := row.start) is not None:
         begin, median, last = (scale.clamp_to_pixel(t) for t in (start.p10, start.p50, start.p90))
         cls = "range free" if start.is_free else "range"
-        says = _describe_range(row, start, now)
-        parts.append(svg.draw_bar(begin, middle + 2, last - begin, _BAR - 1, cls=cls, says=says))
+        tooltip = _describe_range(row, start, now)
+        parts.append(
+            svg.draw_bar(begin, middle + 2, last - begin, _BAR - 1, cls=cls, tooltip=tooltip)
+        )
         parts.append(svg.draw_diamond(median, middle + 2 + (_BAR - 1) / 2, cls="median"))
     if (planned := row.planned) is not None:
-        x, says = scale.clamp_to_pixel(planned), _describe_plan(planned, now)
-        parts.append(svg.draw_rule(x, middle + 1, x, middle + _BAR + 2, cls="planned", says=says))
+        x, tooltip = scale.clamp_to_pixel(planned), _describe_plan(planned, now)
+        parts.append(
+            svg.draw_rule(x, middle + 1, x, middle + _BAR + 2, cls="planned", tooltip=tooltip)
+        )
     parts.append(svg.draw_rule(at, middle - _BAR - 2, at, middle + _BAR + 3, cls="end"))
     return parts
 
 
-def _describe_end(row: UpcomingHandover, ends: int, now: int) -> str:
-    over = row.handover.predecessor.end is not None
-    return f"{'ended' if over else 'ends'} {format_day(ends, now)}"
+def _describe_end(row: UpcomingHandover, predecessor_end: int, now: int) -> str:
+    has_ended = row.handover.predecessor.end is not None
+    return f"{'ended' if has_ended else 'ends'} {format_day(predecessor_end, now)}"
 
 
-def _describe_row(row: UpcomingHandover, ends: int, now: int) -> str:
+def _describe_row(row: UpcomingHandover, predecessor_end: int, now: int) -> str:
     handover = row.handover
     words = [
         f"Chain {handover.chain.chain_id}: "
-        f"link {handover.predecessor.index} {_describe_end(row, ends, now)}"
+        f"link {handover.predecessor.index} {_describe_end(row, predecessor_end, now)}"
     ]
     if row.start is not None:
         words.append(_describe_range(row, row.start, now))

@@ -26,8 +26,8 @@ class Scale(Protocol):
     @property
     def at_high(self) -> float: ...
     def __call__(self, value: float) -> float: ...
-    def list_ticks(self, most: int) -> list[Tick]:
-        """Return round values within the scale, about `most` of them at most."""
+    def list_ticks(self, max_ticks: int) -> list[Tick]:
+        """Return round values within the scale, about `max_ticks` of them at most."""
         ...
 
 
@@ -46,27 +46,27 @@ class LinearScale:
         """Return the pixel of the value, or of the scale's end if the value lies beyond it."""
         return self(min(max(value, self.low), self.high))
 
-    def list_ticks(self, most: int = 8) -> list[Tick]:
-        step = _round_step((self.high - self.low) / most)
+    def list_ticks(self, max_ticks: int = 8) -> list[Tick]:
+        step = _round_step((self.high - self.low) / max_ticks)
         return [(value, f"{value:g}") for value in _list_multiples(self.low, self.high, step)]
 
 
 class HoursScale(LinearScale):
     """A linear scale of hours."""
 
-    def list_ticks(self, most: int = 8) -> list[Tick]:
-        least = (self.high - self.low) / most
-        step = next((s for s in _HOUR_STEPS if s >= least), _round_step(least))
+    def list_ticks(self, max_ticks: int = 8) -> list[Tick]:
+        min_step = (self.high - self.low) / max_ticks
+        step = next((s for s in _HOUR_STEPS if s >= min_step), _round_step(min_step))
         return [(value, f"{value:g} h") for value in _list_multiples(self.low, self.high, step)]
 
 
 class TimeScale(LinearScale):
     """A linear scale of instants in epoch seconds; the ticks are round in UTC."""
 
-    def list_ticks(self, most: int = 8) -> list[Tick]:
-        least = (self.high - self.low) / most
+    def list_ticks(self, max_ticks: int = 8) -> list[Tick]:
+        min_step = (self.high - self.low) / max_ticks
         steps = (minutes * _MINUTE for minutes in _MINUTE_STEPS)
-        step = next((s for s in steps if s >= least), 90 * _DAY)
+        step = next((s for s in steps if s >= min_step), 90 * _DAY)
         return [
             (at, _format_instant(at, step)) for at in _list_multiples(self.low, self.high, step)
         ]
@@ -80,9 +80,9 @@ class WaitScale(LinearScale):
         share = (log10(max(value, self.low)) - begin) / (end - begin or 1.0)
         return self.at_low + share * (self.at_high - self.at_low)
 
-    def list_ticks(self, most: int = 8) -> list[Tick]:
-        within = [tick for tick in _WAITS if self.low <= tick[0] <= self.high]
-        return within[:: max(1, ceil(len(within) / most))]
+    def list_ticks(self, max_ticks: int = 8) -> list[Tick]:
+        ticks = [tick for tick in _WAITS if self.low <= tick[0] <= self.high]
+        return ticks[:: max(1, ceil(len(ticks) / max_ticks))]
 
 
 def _list_multiples(low: float, high: float, step: float) -> list[float]:
@@ -93,12 +93,12 @@ def _list_multiples(low: float, high: float, step: float) -> list[float]:
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
-def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
-    if least <= 0:
+def _round_step(min_step: float) -> float:
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `min_step`."""
+    if min_step <= 0:
         return 1.0
-    power = 10.0 ** floor(log10(least))
-    return next((f * power for f in (1, 2, 5) if f * power >= least * (1 - 1e-9)), 10 * power)
+    power = 10.0 ** floor(log10(min_step))
+    return next((f * power for f in (1, 2, 5) if f * power >= min_step * (1 - 1e-9)), 10 * power)
 
 
 def _format_instant(at: float, step: float) -> str:

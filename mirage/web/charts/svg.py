@@ -36,14 +36,14 @@ def group_parts(parts: Iterable[Markup], *, cls: str) -> Markup:
 
 
 def draw_x_axis(
-    scale: Scale, *, top: float, bottom: float, label: str = "", most: int = 8
+    scale: Scale, *, top: float, bottom: float, label: str = "", max_ticks: int = 8
 ) -> Markup:
     """Draw ticks below `bottom`, with lines up to `top`, and the label below the ticks."""
     parts = []
-    for value, written in scale.list_ticks(most):
+    for value, text in scale.list_ticks(max_ticks):
         x = scale(value)
         parts.append(draw_rule(x, top, x, bottom, cls="grid"))
-        parts.append(draw_text(x, bottom + 15, written, cls="tick", anchor="middle"))
+        parts.append(draw_text(x, bottom + 15, text, cls="tick", anchor="middle"))
     if label:
         middle = (scale.at_low + scale.at_high) / 2
         parts.append(draw_text(middle, bottom + 32, label, cls="label", anchor="middle"))
@@ -51,14 +51,14 @@ def draw_x_axis(
 
 
 def draw_y_axis(
-    scale: Scale, *, left: float, right: float, label: str = "", most: int = 6
+    scale: Scale, *, left: float, right: float, label: str = "", max_ticks: int = 6
 ) -> Markup:
     """Draw ticks left of `left`, with lines to `right`, and the label above the axis."""
     parts = []
-    for value, written in scale.list_ticks(most):
+    for value, text in scale.list_ticks(max_ticks):
         y = scale(value)
         parts.append(draw_rule(left, y, right, y, cls="grid"))
-        parts.append(draw_text(left - 6, y + 4, written, cls="tick", anchor="end"))
+        parts.append(draw_text(left - 6, y + 4, text, cls="tick", anchor="end"))
     if label:
         top = min(scale.at_low, scale.at_high)
         parts.append(draw_text(max(2.0, left - 44), top - 9, label, cls="label"))
@@ -81,7 +81,7 @@ def draw_band(lower: Points, upper: Points) -> Markup:
 
 
 def draw_bar(
-    x: float, y: float, width: float, height: float, *, cls: str = "bar", says: str = ""
+    x: float, y: float, width: float, height: float, *, cls: str = "bar", tooltip: str = ""
 ) -> Markup:
     """Draw a rectangle, at least one pixel wide so that it can be seen."""
     return Markup("<rect class='{}' x='{}' y='{}' width='{}' height='{}'>{}</rect>").format(
@@ -90,12 +90,12 @@ def draw_bar(
         _format_pixel(y),
         _format_pixel(max(width, 1.0)),
         _format_pixel(max(height, 0.0)),
-        _render_title(says),
+        _render_title(tooltip),
     )
 
 
 def draw_rule(
-    x1: float, y1: float, x2: float, y2: float, *, cls: str = "rule", says: str = ""
+    x1: float, y1: float, x2: float, y2: float, *, cls: str = "rule", tooltip: str = ""
 ) -> Markup:
     return Markup("<line class='{}' x1='{}' y1='{}' x2='{}' y2='{}'>{}</line>").format(
         cls,
@@ -103,34 +103,36 @@ def draw_rule(
         _format_pixel(y1),
         _format_pixel(x2),
         _format_pixel(y2),
-        _render_title(says),
+        _render_title(tooltip),
     )
 
 
-def draw_dot(x: float, y: float, *, cls: str = "dot", says: str = "", radius: float = 4) -> Markup:
+def draw_dot(
+    x: float, y: float, *, cls: str = "dot", tooltip: str = "", radius: float = 4
+) -> Markup:
     return Markup("<circle class='{}' cx='{}' cy='{}' r='{}'>{}</circle>").format(
-        cls, _format_pixel(x), _format_pixel(y), _format_pixel(radius), _render_title(says)
+        cls, _format_pixel(x), _format_pixel(y), _format_pixel(radius), _render_title(tooltip)
     )
 
 
 def draw_diamond(
-    x: float, y: float, *, cls: str = "mark", says: str = "", radius: float = 5
+    x: float, y: float, *, cls: str = "mark", tooltip: str = "", radius: float = 5
 ) -> Markup:
     corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
     return Markup("<polygon class='{}' points='{}'>{}</polygon>").format(
-        cls, _format_points(corners), _render_title(says)
+        cls, _format_points(corners), _render_title(tooltip)
     )
 
 
-def draw_text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> Markup:
+def draw_text(x: float, y: float, text: str, *, cls: str = "", anchor: str = "start") -> Markup:
     """Draw text; its start, middle or end (`anchor`) lies at x."""
     return Markup("<text class='{}' x='{}' y='{}' text-anchor='{}'>{}</text>").format(
-        cls, _format_pixel(x), _format_pixel(y), anchor, words
+        cls, _format_pixel(x), _format_pixel(y), anchor, text
     )
 
 
-def _render_title(words: str) -> Markup:
-    return Markup("<title>{}</title>").format(words) if words else Markup("")
+def _render_title(tooltip: str) -> Markup:
+    return Markup("<title>{}</title>").format(tooltip) if tooltip else Markup("")
 
 
 def _format_points(points: Points) -> str:

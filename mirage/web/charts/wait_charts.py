@@ -22,15 +22,15 @@ _STRIP, _STRIP_LEFT = 560, 24
 
 def draw_waits(waits: WaitsOverTime) -> Markup:
     """Draw p10 to p90 as a band, p50 as a line, and below them the number of started jobs."""
-    asked = waits.asked
-    x = TimeScale(asked.since, asked.until, _LEFT, _WIDTH - _RIGHT)
+    query = waits.query
+    x = TimeScale(query.since, query.until, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _HEIGHT
     y = WaitScale(_SHORTEST_S, _find_highest(p.waits.p90_s for p in waits.points), bottom, _TOP)
     parts = [
-        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="wait", most=7),
+        svg.draw_y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="wait", max_ticks=7),
         *_draw_runs(waits.points, x, y),
         *_draw_counts(waits.points, x, bottom + _GAP),
-        svg.draw_x_axis(x, top=_TOP, bottom=bottom + _GAP + _BARS, most=9),
+        svg.draw_x_axis(x, top=_TOP, bottom=bottom + _GAP + _BARS, max_ticks=9),
     ]
     return svg.draw_figure(
         _WIDTH,
@@ -46,23 +46,23 @@ def summarize_waits(waits: WaitsOverTime) -> str:
     """Return the chart in words."""
     whole = waits.whole
     if whole.p50_s is None:
-        few = f"{format_count(whole.jobs, 'job')} started: too few to show their waits."
-        return few if whole.jobs else "No job started in this time."
-    told = [p for p in waits.points if p.waits.p50_s is not None]
-    worst = max(told, key=lambda p: p.waits.p50_s or 0.0, default=None)
-    words = (
+        too_few = f"{format_count(whole.jobs, 'job')} started: too few to show their waits."
+        return too_few if whole.jobs else "No job started in this time."
+    known_points = [p for p in waits.points if p.waits.p50_s is not None]
+    worst_point = max(known_points, key=lambda p: p.waits.p50_s or 0.0, default=None)
+    summary = (
         f"{format_count(whole.jobs, 'job')} started. "
         f"One in ten waited less than {format_duration(whole.p10_s)}, "
         f"half less than {format_duration(whole.p50_s)}, "
         f"nine in ten less than {format_duration(whole.p90_s)}."
     )
-    if worst is None:
-        return words
-    kind = "hour" if waits.asked.by is Span.HOUR else "day"
-    at = render_instant(worst.at).striptags()
+    if worst_point is None:
+        return summary
+    kind = "hour" if waits.query.by is Span.HOUR else "day"
+    at = render_instant(worst_point.at).striptags()
     day = at if kind == "hour" else at.removesuffix(" 00:00")
-    longest = format_duration(worst.waits.p50_s)
-    return f"{words} The {kind} with the longest median wait was {day}: {longest}."
+    longest = format_duration(worst_point.waits.p50_s)
+    return f"{summary} The {kind} with the longest median wait was {day}: {longest}."
 
 
 def draw_forecast(forecast: Forecast) -> Markup:
@@ -74,20 +74,20 @@ def draw_forecast(forecast: Forecast) -> Markup:
     )
     x = WaitScale(_SHORTEST_S, _find_highest([p90]), _STRIP_LEFT, _STRIP - _STRIP_LEFT)
     parts = [
-        svg.draw_x_axis(x, top=6, bottom=40, most=9),
+        svg.draw_x_axis(x, top=6, bottom=40, max_ticks=9),
         svg.draw_bar(
             x(p10),
             16,
             x(p90) - x(p10),
             14,
             cls="range",
-            says=f"{format_duration(p10)} to {format_duration(p90)}",
+            tooltip=f"{format_duration(p10)} to {format_duration(p90)}",
         ),
         svg.draw_diamond(
             x(p50),
             23,
             cls="median",
-            says=f"half of such jobs start within {format_duration(p50)}",
+            tooltip=f"half of such jobs start within {format_duration(p50)}",
             radius=6,
         ),
     ]
@@ -105,8 +105,8 @@ def _find_highest(waits_s: Iterator[float | None] | Sequence[float | None]) -> f
 
 def _draw_runs(points: Sequence[WaitPoint], x: TimeScale, y: WaitScale) -> Iterator[Markup]:
     """Draw bands and lines, broken where too few jobs started."""
-    for told, run in groupby(points, key=lambda p: p.waits.p50_s is not None):
-        if told:
+    for has_waits, run in groupby(points, key=lambda p: p.waits.p50_s is not None):
+        if has_waits:
             yield from _draw_run(list(run), x, y)
 
 
@@ -120,24 +120,24 @@ def _draw_run(run: Sequence[WaitPoint], x: TimeScale, y: WaitScale) -> Iterator[
     low, middle, high = compute_heights("p10_s"), compute_heights("p50_s"), compute_heights("p90_s")
     if len(run) == 1:
         (at, top), (_, foot) = high[0], low[0]
-        yield svg.draw_bar(at - 3, top, 6, foot - top, cls="band", says=_describe_point(run[0]))
+        yield svg.draw_bar(at - 3, top, 6, foot - top, cls="band", tooltip=_describe_point(run[0]))
     else:
         yield svg.draw_band(low, high)
         yield svg.draw_line(middle)
     radius = 3 if len(run) < 60 else 2  # noqa: PLR2004
     for point, (at, height) in zip(run, middle, strict=True):
-        yield svg.draw_dot(at, height, says=_describe_point(point), radius=radius)
+        yield svg.draw_dot(at, height, tooltip=_describe_point(point), radius=radius)
 
 
 def _draw_counts(points: Sequence[WaitPoint], x: TimeScale, top: float) -> Iterator[Markup]:
     """Draw a bar for each hour or day: the number of jobs that started."""
-    most = max((p.waits.jobs for p in points), default=0)
+    max_jobs = max((p.waits.jobs for p in points), default=0)
     yield svg.draw_text(max(2.0, _LEFT - 44), top - 8, "jobs that started", cls="label")
-    if not most:
+    if not max_jobs:
         return
-    yield svg.draw_text(_LEFT - 6, top + 10, f"{most:,}", cls="tick", anchor="end")
+    yield svg.draw_text(_LEFT - 6, top + 10, f"{max_jobs:,}", cls="tick", anchor="end")
     for point in points:
-        height = _BARS * point.waits.jobs / most
+        height = _BARS * point.waits.jobs / max_jobs
         left, right = x(point.at), x(point.until)
         inset = min(1.0, (right - left) / 8)
         if point.waits.jobs:
@@ -147,7 +147,7 @@ def _draw_counts(points: Sequence[WaitPoint], x: TimeScale, top: float) -> Itera
                 right - left - 2 * inset,
                 height,
                 cls="done",
-                says=_describe_point(point),
+                tooltip=_describe_point(point),
             )
 
 
@@ -156,6 +156,6 @@ def _describe_point(point: WaitPoint) -> str:
     jobs = format_count(point.waits.jobs, "job")
     if point.waits.p50_s is None:
         return f"{at}: {jobs}"
-    told = (point.waits.p10_s, point.waits.p50_s, point.waits.p90_s)
-    p10, p50, p90 = map(format_duration, told)
+    quantiles = (point.waits.p10_s, point.waits.p50_s, point.waits.p90_s)
+    p10, p50, p90 = map(format_duration, quantiles)
     return f"{at}: {jobs}, p10 {p10}, p50 {p50}, p90 {p90}"

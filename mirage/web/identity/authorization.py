@@ -40,8 +40,8 @@ class Authorizer:
         role, accounts = self._resolve_role(caller)
         if caller.role is not None:
             # The token's role limits its user's role. A token without a user has the token's role.
-            nobody = caller.uid == NOBODY_UID
-            role = caller.role if nobody else role.limit_to(caller.role)
+            is_nobody = caller.uid == NOBODY_UID
+            role = caller.role if is_nobody else role.limit_to(caller.role)
         return Principal(
             uid=caller.uid,
             user=caller.user,

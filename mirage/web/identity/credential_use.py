@@ -23,11 +23,13 @@ def refuse_second_use(
     """
 
     def identify_once(credential: str, *payloads: str) -> Caller:
-        who = identify(credential, *payloads)
+        caller = identify(credential, *payloads)
         with store.begin() as tx:
-            if not idempotency.claim_credential(tx, who.uid, _hash_credential(credential), clock()):
-                raise NotIdentified("the MUNGE credential was used before", who.user)
-        return who
+            if not idempotency.claim_credential(
+                tx, caller.uid, _hash_credential(credential), clock()
+            ):
+                raise NotIdentified("the MUNGE credential was used before", caller.user)
+        return caller
 
     return identify_once
 
@@ -36,9 +38,9 @@ def _hash_credential(credential: str) -> str:
     """Hash what the text encodes. Raises NotIdentified for a second spelling of the same bytes."""
     text = credential.removeprefix("MUNGE:").removesuffix(":").encode()
     try:
-        made = base64.b64decode(text, validate=True)
+        decoded = base64.b64decode(text, validate=True)
     except binascii.Error:
-        made = b""
-    if not made or base64.b64encode(made) != text:
+        decoded = b""
+    if not decoded or base64.b64encode(decoded) != text:
         raise NotIdentified("the credential is not as `munge` writes it")
-    return hashlib.sha256(made).hexdigest()
+    return hashlib.sha256(decoded).hexdigest()

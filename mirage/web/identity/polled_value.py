@@ -25,7 +25,7 @@ The time doubles with each further failure, up to the period of the value.
 KEPT_PERIODS = 6
 """An answer older than this many periods is dropped."""
 
-_LOOK_EVERY_S = 1.0
+_CHECK_S = 1.0
 
 T = TypeVar("T")
 
@@ -35,33 +35,33 @@ class PolledValue(Generic[T]):
 
     def __init__(
         self,
-        what: str,
+        name: str,
         ask: Callable[[], T],
         *,
-        unknown: T,
+        default: T,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare the value; nothing is asked yet.
 
-        `what` names the value in the log. `ask` asks Slurm and raises MirageError if that fails.
-        `unknown` is the value while there is no answer: choose the safest one. `every_s` is the
+        `name` names the value in the log. `ask` asks Slurm and raises MirageError if that fails.
+        `default` is the value while there is no answer: choose the safest one. `every_s` is the
         period in seconds.
         """
-        self._what, self._ask, self._unknown = what, ask, unknown
+        self._name, self._ask, self._default = name, ask, default
         self._every_s, self._clock = every_s, clock
-        self._known: tuple[T, float] | None = None
+        self._answer: tuple[T, float] | None = None
         """The last answer, and when it came."""
         self._ask_at = 0.0
-        self._unanswered = 0
+        self._failures = 0
 
     def __call__(self) -> T:
         """Return the last known answer, or `unknown` if none is fresh enough. Asks nobody."""
-        if self._known is None:
-            return self._unknown
-        answer, at = self._known
-        stale = self._clock() > at + KEPT_PERIODS * self._every_s
-        return self._unknown if stale else answer
+        if self._answer is None:
+            return self._default
+        answer, at = self._answer
+        is_stale = self._clock() > at + KEPT_PERIODS * self._every_s
+        return self._default if is_stale else answer
 
     def ask_if_due(self) -> None:
         """Ask Slurm if the period, or the wait after a failure, is over. Raises nothing."""
@@ -71,28 +71,28 @@ class PolledValue(Generic[T]):
         try:
             answer = self._ask()
         except MirageError as error:
-            if not self._unanswered:
+            if not self._failures:
                 _log.warning(
-                    "Slurm does not say who may do what", what=self._what, error=str(error)
+                    "Slurm does not say who may do what", what=self._name, error=str(error)
                 )
-            wait_s = min(self._every_s, RETRY_S * 2**self._unanswered)
-            self._unanswered += 1
+            wait_s = min(self._every_s, RETRY_S * 2**self._failures)
+            self._failures += 1
             self._ask_at = self._clock() + wait_s
             return
-        self._known, self._unanswered = (answer, self._clock()), 0
+        self._answer, self._failures = (answer, self._clock()), 0
         self._ask_at = self._clock() + self._every_s
 
 
 def poll_until_stopped(
-    polled: Sequence[PolledValue[Any]], asked: threading.Event, stop: threading.Event
+    values: Sequence[PolledValue[Any]], first_round_done: threading.Event, stop: threading.Event
 ) -> None:
     """Ask for each value when it is due, until `stop` is set.
 
-    `asked` is set once every value has been asked for.
+    `first_round_done` is set once every value has been asked for.
     """
     while not stop.is_set():
-        for one in polled:
-            one.ask_if_due()
-        asked.set()
+        for value in values:
+            value.ask_if_due()
+        first_round_done.set()
         # Not `stop.wait`: its clock ignores the faster time of the testbed.
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_CHECK_S)

@@ -2,7 +2,7 @@
 
 All such limits are here. They are counted in this process's memory: Mirage is one process
 (docs/decisions/0020), and after a restart a user gains at most one burst. Counts that must survive
-a restart are made in the database (`services.chains.chain_quota`).
+a restart are made in the database (`chains.chain_quota`).
 """
 
 import math
@@ -40,7 +40,7 @@ class QuotaHolder:
 
     name: str
     """The uid of a user, the token of a token without a user, else the address."""
-    known: bool
+    is_known: bool
     """Whether a credential proves who the caller is."""
 
 
@@ -50,8 +50,8 @@ class RateLimiter:
     def __init__(self, burst: int, per_minute: float, clock: Callable[[], float]) -> None:
         """`clock` returns seconds that never go back; any instant may be its zero."""
         self._clock = clock
-        self._each_s = 60 / per_minute
-        self._ahead_s = (burst - 1) * self._each_s
+        self._interval_s = 60 / per_minute
+        self._burst_s = (burst - 1) * self._interval_s
         self._full_at: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -60,20 +60,20 @@ class RateLimiter:
         with self._lock:
             now = self._clock()
             full_at = max(now, self._full_at.get(name, now))
-            wait_s = full_at - now - self._ahead_s
+            wait_s = full_at - now - self._burst_s
             if wait_s > 0:
                 return wait_s
-            self._full_at[name] = full_at + self._each_s
+            self._full_at[name] = full_at + self._interval_s
             self._full_at.move_to_end(name)
             if len(self._full_at) > MOST_KEYS:
                 self._full_at.popitem(last=False)
             return 0.0
 
-    def check_rate(self, name: str, said: str) -> None:
-        """Count one act of `name`. Raise TooMany if it must wait; `said` begins the message."""
+    def check_rate(self, name: str, message: str) -> None:
+        """Count one act of `name`. Raise TooMany if it must wait; `message` begins the error."""
         if wait_s := self.acquire_or_wait_s(name):
             again_s = math.ceil(wait_s)
-            raise TooMany(f"{said}: ask again in {again_s} s", again_s)
+            raise TooMany(f"{message}: ask again in {again_s} s", again_s)
 
 
 class Slots:
@@ -82,32 +82,32 @@ class Slots:
     One caller takes at most half of the places. All unknown callers together take at most half.
     """
 
-    def __init__(self, most: int, said: str, after_s: int) -> None:
-        """Make `most` places. `said` is the refusal's message, `after_s` its seconds to wait."""
-        self._most, self._half = most, max(1, most // 2)
-        self._said, self._after_s = said, after_s
-        self._taken: Counter[QuotaHolder] = Counter()
+    def __init__(self, count: int, message: str, after_s: int) -> None:
+        """Make `count` places. A refusal says `message`, and to wait `after_s` seconds."""
+        self._count, self._half = count, max(1, count // 2)
+        self._message, self._after_s = message, after_s
+        self._used: Counter[QuotaHolder] = Counter()
         self._lock = threading.Lock()
 
     @property
     def free(self) -> int:
-        return self._most - self._taken.total()
+        return self._count - self._used.total()
 
     @contextmanager
-    def acquire_slot(self, who: QuotaHolder) -> Iterator[None]:
+    def acquire_slot(self, holder: QuotaHolder) -> Iterator[None]:
         """Hold a place while the block runs. Raises TooMany if there is none for this caller."""
         with self._lock:
-            alike = self._taken[who] if who.known else self._count_unknown()
-            if self._taken.total() >= self._most or alike >= self._half:
-                raise TooMany(self._said, self._after_s)
-            self._taken[who] += 1
+            in_use = self._used[holder] if holder.is_known else self._count_unknown()
+            if self._used.total() >= self._count or in_use >= self._half:
+                raise TooMany(self._message, self._after_s)
+            self._used[holder] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._taken[who] -= 1
-                if not self._taken[who]:
-                    del self._taken[who]
+                self._used[holder] -= 1
+                if not self._used[holder]:
+                    del self._used[holder]
 
     def _count_unknown(self) -> int:
-        return sum(number for who, number in self._taken.items() if not who.known)
+        return sum(number for holder, number in self._used.items() if not holder.is_known)

@@ -15,7 +15,7 @@ from mirage.domain.callers.caller import Caller
 from mirage.errors import NotIdentified
 from mirage.web.identity import tokens as token_service
 
-LONGEST_S = 12 * 3600
+MAX_LIFETIME_S = 12 * 3600
 """A session's longest life, a working day; after it the user logs in again."""
 
 _BYTES = 32
@@ -25,21 +25,25 @@ _BYTES = 32
 class Session:
     secret: str
     """The cookie's value; it is stored nowhere else."""
-    lasts_s: int
-    who: Caller
+    lifetime_s: int
+    caller: Caller
 
 
 def begin_session(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
     """Begin a session for the caller of this token. Raises NotIdentified if it is not valid."""
-    who = token_service.authenticate_token(tx, token, cluster_id=cluster_id, now=now)
-    token_id = who.via.removeprefix("token ")
-    known = tokens.find_token(tx, token_id)
-    ends = now + LONGEST_S if known is None else min(now + LONGEST_S, known.expires_at)
+    caller = token_service.authenticate_token(tx, token, cluster_id=cluster_id, now=now)
+    token_id = caller.via.removeprefix("token ")
+    stored_token = tokens.find_token(tx, token_id)
+    ends = (
+        now + MAX_LIFETIME_S
+        if stored_token is None
+        else min(now + MAX_LIFETIME_S, stored_token.expires_at)
+    )
     secret = secrets.token_urlsafe(_BYTES)
     sessions.add_session(tx, _hash_secret(secret), token_id, now=now, expires_at=ends)
-    entry = AuditEntry(at=now, actor=who.user, event="session begun", detail={"token": token_id})
+    entry = AuditEntry(at=now, actor=caller.user, event="session begun", detail={"token": token_id})
     audit.write_entry(tx, cluster_id, entry)
-    return Session(secret, ends - now, who)
+    return Session(secret, ends - now, caller)
 
 
 def find_session_caller(
@@ -47,11 +51,11 @@ def find_session_caller(
 ) -> Caller | None:
     """Return the caller whose session this is; None if the session or its token has ended."""
     token_id = sessions.find_session_token(tx, _hash_secret(secret), now=now)
-    known = None if token_id is None else tokens.find_token(tx, token_id)
-    if known is None:
+    stored_token = None if token_id is None else tokens.find_token(tx, token_id)
+    if stored_token is None:
         return None
     try:
-        return token_service.resolve_caller(known, cluster_id=cluster_id, now=now)
+        return token_service.resolve_caller(stored_token, cluster_id=cluster_id, now=now)
     except NotIdentified:
         return None
 

@@ -67,34 +67,38 @@ def build_permissions(
     runs this process.
     """
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
-    always = frozenset(hide)
+    always_hidden = frozenset(hide)
     if not isinstance(commands, SlurmCli):
-        blind = isinstance(cluster, Slurmrestd)
+        is_blind = isinstance(cluster, Slurmrestd)
         return SlurmPermissions(
-            hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind
+            hidden=lambda: EVERYTHING if is_blind else always_hidden, partial=lambda: is_blind
         )
 
     def fetch_config() -> _SlurmConf:
         site = commands.fetch_site_config()
         return _SlurmConf(site.private_data, site.slurm_user)
 
-    roster = PolledValue("roster", commands.fetch_roster, unknown=NO_ROSTER, every_s=every_s)
-    told = PolledValue(
-        "PrivateData", fetch_config, unknown=_SlurmConf(EVERYTHING, ""), every_s=every_s
+    roster = PolledValue("roster", commands.fetch_roster, default=NO_ROSTER, every_s=every_s)
+    slurm_conf = PolledValue(
+        "PrivateData", fetch_config, default=_SlurmConf(EVERYTHING, ""), every_s=every_s
     )
     accrual = PolledValue(
-        "limits on earning age", commands.fetch_accrue_limits, unknown=NO_LIMITS, every_s=every_s
+        "limits on earning age", commands.fetch_accrue_limits, default=NO_LIMITS, every_s=every_s
     )
-    me = pwd.getpwuid(uid := os.geteuid()).pw_name
+    own_name = pwd.getpwuid(uid := os.geteuid()).pw_name
     return SlurmPermissions(
         roster=roster,
-        hidden=lambda: always | told().private,
-        partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
+        hidden=lambda: always_hidden | slurm_conf().private,
+        partial=lambda: (
+            uid != 0 and JOBS in slurm_conf().private and own_name not in roster().operators
+        ),
         reach=ReachReporter(
-            lambda: compute_reach(_get_acting_user(acts_as) or me, roster(), told().master)
+            lambda: compute_reach(
+                _get_acting_user(acts_as) or own_name, roster(), slurm_conf().master
+            )
         ),
         accrual=accrual,
-        polled=(told, roster, accrual),
+        polled=(slurm_conf, roster, accrual),
     )
 
 
@@ -124,14 +128,14 @@ class ReachReporter:
 
     def __init__(self, ask: Callable[[], MoveScope]) -> None:
         self._ask = ask
-        self._told: MoveScope | None = None
+        self._last_reach: MoveScope | None = None
 
     def __call__(self) -> MoveScope:
-        found = self._ask()
-        if self._told is not None and found != self._told:
-            _log_reach(found)
-        self._told = found
-        return found
+        reach = self._ask()
+        if self._last_reach is not None and reach != self._last_reach:
+            _log_reach(reach)
+        self._last_reach = reach
+        return reach
 
 
 def _log_reach(reach: MoveScope) -> None:

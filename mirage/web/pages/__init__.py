@@ -1,1 +1,1 @@
-"""The pages, one module for each: its routes, and what its template is given."""
+"""The pages, one module for each: its routes, and the values that its template shows."""

@@ -18,20 +18,22 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/accuracy")
-def show_accuracy(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
+def show_accuracy(page: CurrentPage, days: DaysQuery = DAYS) -> Response:
     """Show the accuracy of the forecasts of the last `days` days."""
-    span = (look.cluster_id, *get_recent_span(look.now, days))
-    make = partial(_collect_values, look, span, days)
-    return look.render_cached("accuracy.html", title="Accuracy", make=make, until=span[-1])
+    span = (page.cluster_id, *get_recent_span(page.now, days))
+    make = partial(_collect_values, page, span, days)
+    return page.render_cached("accuracy.html", title="Accuracy", make=make, until=span[-1])
 
 
-def _collect_values(look: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
-    found = look.given.remembered.get_lookback(build_accuracy, look.tx, span, look.reader)
-    report = stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader)
+def _collect_values(page: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+    accuracy = page.context.response_cache.get_or_make_report(
+        build_accuracy, page.tx, span, page.reader
+    )
+    report = stored_report.read_shadow_report(page.tx, page.cluster_id, page.reader)
     groups = [] if report is None else report.document["groups"]
     return {
-        "found": found,
-        "everywhere": found.places[0] if found.places else None,
+        "accuracy": accuracy,
+        "everywhere": accuracy.places[0] if accuracy.places else None,
         "days": days,
         "choices": CHOICES,
         "nominal": NOMINAL,

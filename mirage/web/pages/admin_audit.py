@@ -27,8 +27,8 @@ AuditWord = Annotated[str, Query(max_length=256)]
 
 @router.get("")
 def show_audit(
-    look: CurrentPage,
-    who: Admin,  # noqa: ARG001 - asked for by being named
+    page: CurrentPage,
+    admin: Admin,  # noqa: ARG001 - it makes the route require an admin
     *,
     actor: AuditWord = "",
     event: AuditWord = "",
@@ -37,33 +37,35 @@ def show_audit(
     after: Annotated[str, Query(max_length=18)] = "",
 ) -> Response:
     """Show the entries that match all given fields. `after` is the next page's cursor."""
-    asked = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
+    fields = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
     since = _parse_day(day)
     rows = audit.list_entries(
-        look.tx,
-        look.cluster_id,
-        event=asked["event"] or None,
-        chain_id=ChainId(asked["chain"]) if asked["chain"] else None,
+        page.tx,
+        page.cluster_id,
+        event=fields["event"] or None,
+        chain_id=ChainId(fields["chain"]) if fields["chain"] else None,
         where=AuditFilter(
-            actor=asked["actor"] or None,
+            actor=fields["actor"] or None,
             since=since,
             until=None if since is None else since + DAY_S,
         ),
         after=parse_row_cursor(after) if after else None,
         limit=_ROWS + 1,
     )
-    given = {name: value for name, value in asked.items() if value}
-    following = given | {"after": str(rows[_ROWS - 1].id)} if len(rows) > _ROWS else None
-    return look.render_page(
+    filters = {name: value for name, value in fields.items() if value}
+    next_filters = filters | {"after": str(rows[_ROWS - 1].id)} if len(rows) > _ROWS else None
+    return page.render_page(
         "admin_audit.html",
         title="Audit",
         rows=rows[:_ROWS],
-        asked=asked,
-        narrowed=bool(given),
-        first=not after,
-        first_query=urlencode(given),
-        following="" if following is None else urlencode(following),
-        detail=lambda found: json.dumps(dict(found), ensure_ascii=False) if found else "",
+        fields=fields,
+        is_filtered=bool(filters),
+        is_first_page=not after,
+        first_query=urlencode(filters),
+        next_query="" if next_filters is None else urlencode(next_filters),
+        format_detail=lambda entry_detail: (
+            json.dumps(dict(entry_detail), ensure_ascii=False) if entry_detail else ""
+        ),
     )
 
 

@@ -21,57 +21,61 @@ _TICKED = "1"
 """The value that a ticked box sends."""
 _OK, _CONFLICT = 200, 409
 
-# ruff: noqa: ARG001 - the parameter `who` alone makes a route require an admin
+# ruff: noqa: ARG001 - the parameter `admin` alone makes a route require an admin
 
 
 @router.get("/{name}/{version}")
 def show_model(
     name: ModelNamePath,
     version: ModelVersionPath,
-    look: CurrentPage,
-    who: Admin,
+    page: CurrentPage,
+    admin: Admin,
     done: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
-    told = "It is in use now." if done == "promoted" else ""
-    return _render_page(look, name, version, done=told)
+    message = "It is in use now." if done == "promoted" else ""
+    return _render_page(page, name, version, done=message)
 
 
 @router.post("/{name}/{version}/promote")
 def promote_model(
-    name: ModelNamePath, version: ModelVersionPath, look: CurrentPage, who: AdminWriter, body: Body
+    name: ModelNamePath,
+    version: ModelVersionPath,
+    page: CurrentPage,
+    admin: AdminWriter,
+    body: Body,
 ) -> Response:
     """Compare the model, and promote it if it is better; else the page says why it is not."""
-    fields = forms.parse_form(look.request, body)
-    asked = promotion_requests.PromotionRequest(
+    fields = forms.parse_form(page.request, body)
+    request = promotion_requests.PromotionRequest(
         model=promotion_requests.format_model_name(name, version),
         tables=tuple(fields.get("table", ())),
         force=forms.get_field(fields, "force") == _TICKED,
     )
-    via = look.request.state.who.via
+    via = page.request.state.caller.via
     try:
-        promotion_requests.promote_model(look.given, asked, actor=who.user, via=via)
+        promotion_requests.promote_model(page.context, request, actor=admin.user, via=via)
     except (IllegalTransition, InputError) as error:
-        return _render_page(look, name, version, refused=str(error))
-    return forms.return_to_page(look.given, f"/admin/models/{name}/{version}?done=promoted")
+        return _render_page(page, name, version, refusal=str(error))
+    return forms.return_to_page(page.context, f"/admin/models/{name}/{version}?done=promoted")
 
 
 def _render_page(
-    look: PageContext, name: str, version: str, *, done: str = "", refused: str = ""
+    page: PageContext, name: str, version: str, *, done: str = "", refusal: str = ""
 ) -> Response:
-    found = promotion_requests.get_model(look.given, name, version)
-    return look.render_page(
+    model = promotion_requests.get_model(page.context, name, version)
+    return page.render_page(
         "admin_model.html",
-        title=found.line.model,
-        status=_CONFLICT if refused else _OK,
-        found=found,
-        card=json.dumps(dict(found.card), indent=2, ensure_ascii=False),
+        title=model.line.model,
+        status=_CONFLICT if refusal else _OK,
+        model=model,
+        card=json.dumps(dict(model.card), indent=2, ensure_ascii=False),
         path_of=f"/admin/models/{name}/{version}",
-        tables=promotion_requests.list_tables(look.given),
-        tables_dir=look.given.tables_dir,
+        tables=promotion_requests.list_tables(page.context),
+        tables_dir=page.context.tables_dir,
         when_of=_render_promotion_time,
         difference=_format_difference,
         done=done,
-        refused=refused,
+        refusal=refusal,
         live=False,
     )
 

@@ -46,7 +46,7 @@ _PAGES: tuple[tuple[APIRouter, NavigationEntry | None], ...] = (
 
 _API = "/api/"
 _UNIDENTIFIED = 401
-_KEPT = ("X-Request-Id", "Retry-After")
+_KEPT_HEADERS = ("X-Request-Id", "Retry-After")
 """The headers of a problem that its page keeps."""
 
 _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
@@ -66,35 +66,37 @@ def _wrap_handler(handler: _Handler) -> Callable[[Request, Any], Awaitable[Respo
     """Return a handler that shows a person, as a page, what `handler` answers to a program."""
 
     async def handle_error(request: Request, error: Any) -> Response:
-        made = handler(request, error)
-        told = await made if isawaitable(made) else made
-        return _render_problem(request, told) if _is_person(request) else told
+        outcome = handler(request, error)
+        response = await outcome if isawaitable(outcome) else outcome
+        return _render_problem(request, response) if _is_person(request) else response
 
     return handle_error
 
 
 def _is_person(request: Request) -> bool:
-    given: ApiContext = request.app.state.context
-    path = request.url.path.removeprefix(given.root_path)
+    context: ApiContext = request.app.state.context
+    path = request.url.path.removeprefix(context.root_path)
     return not path.startswith(_API) and "text/html" in request.headers.get("accept", "")
 
 
-def _render_problem(request: Request, told: Response) -> Response:
-    problem: dict[str, Any] = json.loads(bytes(told.body))
-    if told.status_code == _UNIDENTIFIED and request.method == "GET":
+def _render_problem(request: Request, response: Response) -> Response:
+    problem: dict[str, Any] = json.loads(bytes(response.body))
+    if response.status_code == _UNIDENTIFIED and request.method == "GET":
         return _send_to_login(request)
-    shown = render_bare_page(
+    page = render_bare_page(
         request,
         "error.html",
         title=problem["title"],
-        status=told.status_code,
+        status=response.status_code,
         problem=problem,
     )
-    shown.headers.update({name: told.headers[name] for name in _KEPT if name in told.headers})
-    return shown
+    page.headers.update(
+        {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    )
+    return page
 
 
 def _send_to_login(request: Request) -> Response:
-    given: ApiContext = request.app.state.context
-    target = f"{given.root_path}/login?next={quote(build_return_path(request), safe='')}"
+    context: ApiContext = request.app.state.context
+    target = f"{context.root_path}/login?next={quote(build_return_path(request), safe='')}"
     return RedirectResponse(target, 303, headers=HEADERS)

@@ -28,8 +28,8 @@ _LARGEST = 2**53
 @router.get("/{chain_id}")
 def show_chain(
     chain_id: ChainPath,
-    look: CurrentPage,
-    given: Context,
+    page: CurrentPage,
+    context: Context,
     link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
     before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
 ) -> Response:
@@ -37,60 +37,60 @@ def show_chain(
 
     `before` is the number of a decision; the page then lists older decisions alone.
     """
-    chain = get_visible_chain(look.tx, look.cluster_id, ChainId(chain_id), look.reader)
-    links = chains.list_links(look.tx, look.cluster_id, chain.chain_id)
+    chain = get_visible_chain(page.tx, page.cluster_id, ChainId(chain_id), page.reader)
+    links = chains.list_links(page.tx, page.cluster_id, chain.chain_id)
     rows = decisions.list_decisions(
-        look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
+        page.tx, page.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
-    obeys = look.reader.can_steer(chain, links)
-    limits = limit_overrides.read_effective_limits(look.tx, look.cluster_id, given.limits)
-    return look.render_page(
+    can_steer = page.reader.can_steer(chain, links)
+    limits = limit_overrides.read_effective_limits(page.tx, page.cluster_id, context.limits)
+    return page.render_page(
         "chain.html",
         title=f"Chain {chain.chain_id}",
         chain=chain,
         awaited=script_turns.find_awaited_links(chain, links),
-        found=timelines.build_timeline(look.tx, look.cluster_id, chain, links, index=link),
-        logs=timelines.list_logs(look.tx, look.cluster_id, chain, links) if obeys else [],
-        obeys=obeys,
-        expected=read_expected_start(look.tx, look.cluster_id, chain, links, now=look.queue_at),
-        own_mode=look.modes.get_shown_mode(chain, links),
-        writes=obeys and not _is_read_only(look),
+        timeline=timelines.build_timeline(page.tx, page.cluster_id, chain, links, index=link),
+        logs=timelines.list_logs(page.tx, page.cluster_id, chain, links) if can_steer else [],
+        can_steer=can_steer,
+        expected=read_expected_start(page.tx, page.cluster_id, chain, links, now=page.queue_at),
+        own_mode=page.modes.get_shown_mode(chain, links),
+        can_write=can_steer and not _is_read_only(page),
         decisions=rows[:_DECISIONS],
         older=rows[_DECISIONS - 1].id if len(rows) > _DECISIONS else None,
         before=before,
-        said=decision_text.describe_decision,
-        stands=decision_text.describe_position,
+        describe_decision=decision_text.describe_decision,
+        describe_position=decision_text.describe_position,
         charts=chain_charts,
-        course=forecast_chart.draw_forecast_course,
-        advice=link_risks.get_advice,
-        notes=explanations,
-        price_why=describe_price(chain),
+        draw_course=forecast_chart.draw_forecast_course,
+        get_advice=link_risks.get_advice,
+        explanations=explanations,
+        price_reason=describe_price(chain),
         max_returns=chain.count_allowed_returns(limits.max_returns),
         allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
     )
 
 
-def _is_read_only(look: PageContext) -> bool:
-    who = getattr(look.request.state, "who", None)
-    return who is None or who.read_only
+def _is_read_only(page: PageContext) -> bool:
+    caller = getattr(page.request.state, "caller", None)
+    return caller is None or caller.read_only
 
 
 @router.post("/{chain_id}/pause")
-def pause_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
+def pause_chain(chain_id: ChainPath, ask: StateRequest, context: Context) -> Response:
     ask(ChainState.PAUSED)
-    return _return_to_chain(given.root_path, chain_id)
+    return _return_to_chain(context.root_path, chain_id)
 
 
 @router.post("/{chain_id}/resume")
-def resume_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
+def resume_chain(chain_id: ChainPath, ask: StateRequest, context: Context) -> Response:
     ask(ChainState.ACTIVE)
-    return _return_to_chain(given.root_path, chain_id)
+    return _return_to_chain(context.root_path, chain_id)
 
 
 @router.post("/{chain_id}/cancel")
-def cancel_chain(chain_id: ChainPath, ask: StateRequest, given: Context) -> Response:
+def cancel_chain(chain_id: ChainPath, ask: StateRequest, context: Context) -> Response:
     ask(ChainState.CANCELLED)
-    return _return_to_chain(given.root_path, chain_id)
+    return _return_to_chain(context.root_path, chain_id)
 
 
 def _return_to_chain(root_path: str, chain_id: str) -> Response:

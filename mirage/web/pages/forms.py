@@ -20,13 +20,13 @@ def parse_form(request: Request, body: bytes) -> dict[str, list[str]]:
     """
     cookie_auth.require_same_origin(request)
     try:
-        found = parse_qs(body.decode(), max_num_fields=_FIELDS)
+        fields = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError as error:
         raise InputError("the form cannot be read: load the page again and resend it") from error
-    if any("\0" in value for values in found.values() for value in values):
+    if any("\0" in value for values in fields.values() for value in values):
         # PostgreSQL stores no NUL in a text.
         raise InputError("a field contains a NUL character: remove it and send the form again")
-    return {name: [value.strip() for value in values] for name, values in found.items()}
+    return {name: [value.strip() for value in values] for name, values in fields.items()}
 
 
 def get_field(fields: dict[str, list[str]], name: str) -> str:
@@ -34,6 +34,6 @@ def get_field(fields: dict[str, list[str]], name: str) -> str:
     return fields.get(name, [""])[0]
 
 
-def return_to_page(given: ApiContext, path: str) -> Response:
+def return_to_page(context: ApiContext, path: str) -> Response:
     """Redirect to a page. Reloading that page does not send the form again."""
-    return RedirectResponse(given.root_path + path, 303, headers=HEADERS)
+    return RedirectResponse(context.root_path + path, 303, headers=HEADERS)

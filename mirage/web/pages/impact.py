@@ -19,23 +19,25 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/impact")
-def show_impact(look: CurrentPage, days: DaysQuery = DAYS) -> Response:
+def show_impact(page: CurrentPage, days: DaysQuery = DAYS) -> Response:
     """Show the hand-overs of the last `days` days.
 
     Where usage is private, readers see only those of their own chains.
     """
-    require_identity(look.reader, JOBS, USAGE)
-    span = (look.cluster_id, *get_recent_span(look.now, days))
-    make = partial(_collect_values, look, span, days)
-    return look.render_cached("impact.html", title="Impact", make=make, until=span[-1])
+    require_identity(page.reader, JOBS, USAGE)
+    span = (page.cluster_id, *get_recent_span(page.now, days))
+    make = partial(_collect_values, page, span, days)
+    return page.render_cached("impact.html", title="Impact", make=make, until=span[-1])
 
 
-def _collect_values(look: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+def _collect_values(page: PageContext, span: tuple[int, int, int], days: int) -> dict[str, Any]:
     return {
-        "found": look.given.remembered.get_lookback(build_impact, look.tx, span, look.reader),
+        "impact": page.context.response_cache.get_or_make_report(
+            build_impact, page.tx, span, page.reader
+        ),
         "days": days,
         "choices": CHOICES,
-        "shown": SHOWN,
-        "report": stored_report.read_shadow_report(look.tx, look.cluster_id, look.reader),
+        "row_limit": SHOWN,
+        "report": stored_report.read_shadow_report(page.tx, page.cluster_id, page.reader),
         "charts": charts,
     }

@@ -28,37 +28,39 @@ def show_login(request: Request, after: Annotated[str, Query(alias="next")] = "/
 
 
 @router.post("/login")
-def log_in(request: Request, given: Context, body: Body) -> Response:
+def log_in(request: Request, context: Context, body: Body) -> Response:
     """Begin a session for the holder of a valid token, and lead back to the page before."""
     cookie_auth.require_same_origin(request)
-    cookie_auth.require_https(request, given)
+    cookie_auth.require_https(request, context)
     fields = _parse_fields(body)
     after = _restrict_to_local(fields.get("next", "/"))
-    request.state.claimed = True
-    token, now = fields.get("token", ""), given.clock()
+    request.state.has_credential = True
+    token, now = fields.get("token", ""), context.clock()
     try:
-        with given.store.read() as tx:  # a bad token must not block other writers
-            who = tokens.authenticate_token(tx, token, cluster_id=given.cluster_id, now=now)
-        _check_owner(who.uid, given.owner_uid)
-        quota.get_quota(request).check_write(quota.to_asker(who))
-        with given.store.begin() as tx:
-            begun = sessions.begin_session(tx, token, cluster_id=given.cluster_id, now=now)
+        with context.store.read() as tx:  # a bad token must not block other writers
+            caller = tokens.authenticate_token(tx, token, cluster_id=context.cluster_id, now=now)
+        _check_owner(caller.uid, context.owner_uid)
+        quota.get_quota(request).check_write(quota.to_quota_holder(caller))
+        with context.store.begin() as tx:
+            session = sessions.begin_session(tx, token, cluster_id=context.cluster_id, now=now)
     except (NotIdentified, NotAllowed) as error:
         denied_requests.record_denial(request, error)
-        return _render_form(request, after, said=str(error), status=401)
-    answered = RedirectResponse(given.root_path + after, 303, headers=HEADERS)
-    answered.set_cookie(
-        value=begun.secret, max_age=begun.lasts_s, **cookie_auth.build_cookie(request, given)
+        return _render_form(request, after, message=str(error), status=401)
+    response = RedirectResponse(context.root_path + after, 303, headers=HEADERS)
+    response.set_cookie(
+        value=session.secret,
+        max_age=session.lifetime_s,
+        **cookie_auth.build_cookie(request, context),
     )
-    return answered
+    return response
 
 
 def _parse_fields(body: bytes) -> dict[str, str]:
     try:
-        found = parse_qs(body.decode(), max_num_fields=_FIELDS)
+        fields = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError:
         return {}
-    return {name: values[0].strip() for name, values in found.items()}
+    return {name: values[0].strip() for name, values in fields.items()}
 
 
 def _check_owner(uid: int, owner_uid: int | None) -> None:
@@ -67,32 +69,32 @@ def _check_owner(uid: int, owner_uid: int | None) -> None:
 
 
 @router.post("/logout")
-def log_out(request: Request, given: Context) -> Response:
+def log_out(request: Request, context: Context) -> Response:
     cookie_auth.require_same_origin(request)
-    answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
-    held = cookie_auth.find_session_cookie(request, given)
-    if held is None:
-        return answered
-    name, secret = held
-    if _is_session_open(given, secret):
-        with given.store.begin() as tx:
+    response = RedirectResponse(f"{context.root_path}/login", 303, headers=HEADERS)
+    cookie = cookie_auth.find_session_cookie(request, context)
+    if cookie is None:
+        return response
+    name, secret = cookie
+    if _is_session_open(context, secret):
+        with context.store.begin() as tx:
             sessions.end_session(tx, secret)
-    answered.delete_cookie(**cookie_auth.build_cookie_attributes(name, given))
-    return answered
+    response.delete_cookie(**cookie_auth.build_cookie_attributes(name, context))
+    return response
 
 
-def _is_session_open(given: ApiContext, secret: str) -> bool:
-    with given.store.read() as tx:
-        now = given.clock()
+def _is_session_open(context: ApiContext, secret: str) -> bool:
+    with context.store.read() as tx:
+        now = context.clock()
         return (
-            sessions.find_session_caller(tx, secret, cluster_id=given.cluster_id, now=now)
+            sessions.find_session_caller(tx, secret, cluster_id=context.cluster_id, now=now)
             is not None
         )
 
 
-def _render_form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:
+def _render_form(request: Request, after: str, *, message: str = "", status: int = 200) -> Response:
     return render_bare_page(
-        request, "login.html", title="Log in", status=status, after=after, said=said
+        request, "login.html", title="Log in", status=status, after=after, message=message
     )
 
 

@@ -21,32 +21,32 @@ _ROWS = 25
 
 @router.get("/")
 def show_overview(
-    look: CurrentPage,
+    page: CurrentPage,
     user: Annotated[str, Query(max_length=64)] = "",
     after: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """Show the live chains, those at risk first. `after` is the next page's cursor."""
-    require_identity(look.reader, JOBS, USAGE)
-    own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
-    wanted = RankingFilter(own=own, user=user.strip())
+    require_identity(page.reader, JOBS, USAGE)
+    own_rows = None if page.reader.can_see_all_chains else page.reader.build_own_rows()
+    ranking = RankingFilter(own=own_rows, user=user.strip())
     begin = parse_cursor(after, parameter="after") if after else None
-    return look.render_cached(
-        "now.html", title="Now", make=lambda: _collect_values(look, wanted, begin)
+    return page.render_cached(
+        "now.html", title="Now", make=lambda: _collect_values(page, ranking, begin)
     )
 
 
 def _collect_values(
-    look: PageContext, wanted: RankingFilter, begin: RankedChain | None
+    page: PageContext, ranking: RankingFilter, begin: RankedChain | None
 ) -> dict[str, Any]:
-    found = build_overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
-    rows = found.rows[:_ROWS]
+    overview = build_overview(page.tx, page.cluster_id, ranking, after=begin, limit=_ROWS)
+    rows = overview.rows[:_ROWS]
     return {
-        "found": found,
+        "overview": overview,
         "rows": rows,
-        "user": wanted.user,
-        "first": begin is None,
-        "following": format_cursor(rows[-1]) if len(found.rows) > _ROWS else "",
-        "said": decision_text.describe_decision,
-        "stands": decision_text.describe_position,
-        "strip": handover_chart.draw_upcoming,
+        "user": ranking.user,
+        "is_first_page": begin is None,
+        "next_cursor": format_cursor(rows[-1]) if len(overview.rows) > _ROWS else "",
+        "describe_decision": decision_text.describe_decision,
+        "describe_position": decision_text.describe_position,
+        "draw_upcoming": handover_chart.draw_upcoming,
     }

@@ -37,8 +37,8 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # Our own forms must name the page that sends them (`http.auth.cookie_auth`). Other sites do
-    # not learn it.
+    # Our own forms must name the page that sends them (`shared.auth.cookie_auth`). Other sites
+    # do not learn it.
     "Referrer-Policy": "same-origin",
     # A copy that the browser keeps would show an old age. 304 is for `live.js`.
     "Cache-Control": "no-store",
@@ -66,18 +66,18 @@ class PageContext:
     """One reader's request for a page: what the page is made from, and how it is rendered."""
 
     request: Request
-    given: ApiContext
+    context: ApiContext
     tx: Transaction
     reader: Principal
 
     @property
     def cluster_id(self) -> int:
-        return self.given.cluster_id
+        return self.context.cluster_id
 
     @property
     def now(self) -> int:
         """Return the cluster's time in epoch seconds."""
-        return self.given.clock()
+        return self.context.clock()
 
     def render_page(
         self, template: str, *, title: str, status: int = _OK, **values: Any
@@ -107,7 +107,7 @@ class PageContext:
             return self.render_page(template, title=title, **make())
         version = (changes.read_newest_seq(self.tx, self.cluster_id), taken_at, stale, until)
         key = (self.reader, self.request.url.path, self.request.url.query)
-        html = self.given.remembered.get_or_make(
+        html = self.context.response_cache.get_or_make(
             key, version, lambda: self._render_html(template, title, make())
         )
         return _build_response(self.request, formatting.update_spans(html, self.now), _OK)
@@ -115,8 +115,8 @@ class PageContext:
     @property
     def modes(self) -> ModesInForce:
         """Return the modes in force, with the names of partitions that the reader may know."""
-        known = read_modes(self.tx, self.cluster_id)
-        return known if self.reader.can_see(PARTITIONS) else known.hide_names()
+        modes = read_modes(self.tx, self.cluster_id)
+        return modes if self.reader.can_see(PARTITIONS) else modes.hide_names()
 
     @property
     def queue_at(self) -> int:
@@ -127,13 +127,15 @@ class PageContext:
     @property
     def _freshness(self) -> tuple[int | None, bool]:
         """Return when the queue was read (None: never), and whether that is too long ago."""
-        fresh = read_freshness(self.tx, self.given)
-        return None if fresh.as_of is None else int(fresh.as_of.timestamp()), fresh.stale
+        freshness = read_freshness(self.tx, self.context)
+        return None if freshness.as_of is None else int(
+            freshness.as_of.timestamp()
+        ), freshness.stale
 
     def _render_html(self, template: str, title: str, values: dict[str, Any]) -> str:
         taken_at, stale = self._freshness
         now = self.now
-        shown = {
+        state = {
             "now": now,
             "taken_at": taken_at,
             "at": self.queue_at,
@@ -143,14 +145,14 @@ class PageContext:
             "live": True,
         }
         return _render_layout(
-            self.request, template, title, {"reader": self.reader, **shown, **values}
+            self.request, template, title, {"reader": self.reader, **state, **values}
         )
 
 
 def _build_page_context(
-    request: Request, given: Context, tx: Reading, reader: Reader
+    request: Request, context: Context, tx: Reading, reader: Reader
 ) -> PageContext:
-    return PageContext(request=request, given=given, tx=tx, reader=reader)
+    return PageContext(request=request, context=context, tx=tx, reader=reader)
 
 
 CurrentPage = Annotated[PageContext, Depends(_build_page_context)]
@@ -171,23 +173,23 @@ def build_return_path(request: Request) -> str:
 
 
 def _get_path(request: Request) -> str:
-    given: ApiContext = request.app.state.context
-    return request.url.path.removeprefix(given.root_path) or "/"
+    context: ApiContext = request.app.state.context
+    return request.url.path.removeprefix(context.root_path) or "/"
 
 
 def _render_layout(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
-    given: ApiContext = request.app.state.context
+    context: ApiContext = request.app.state.context
     entries: Sequence[NavigationEntry] = request.app.state.entries
     return render_template(
         template,
-        given.root_path,
+        context.root_path,
         title=title,
         entries=entries,
         path=_get_path(request),
         place=build_return_path(request),
-        cluster=given.cluster_name,
-        poll_s=given.queue_interval_s,
-        stale_after_s=given.stale_after_s,
+        cluster=context.cluster_name,
+        poll_s=context.queue_interval_s,
+        stale_after_s=context.stale_after_s,
         **{
             "reader": Principal(),
             "live": False,
@@ -205,21 +207,21 @@ def _build_response(request: Request, html: str, status: int) -> Response:
     headers = HEADERS | {"ETag": f'W/"{digest}"'}
     if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    told = html.replace('data-etag=""', f'data-etag="{digest}"', 1)
-    return HTMLResponse(told, status, headers)
+    tagged_html = html.replace('data-etag=""', f'data-etag="{digest}"', 1)
+    return HTMLResponse(tagged_html, status, headers)
 
 
 @cache
 def _build_environment() -> Environment:
     """Build Jinja2's environment with the filters of the templates; all but Markup is escaped."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("mirage.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "when": formatting.render_instant,
         "clock": formatting.format_clock,
         "span": formatting.render_span,
@@ -228,7 +230,7 @@ def _build_environment() -> Environment:
         "count": formatting.format_count,
         "coded": formatting.render_code,
     }
-    return made
+    return environment
 
 
 def render_template(template: str, root_path: str, **values: Any) -> str:

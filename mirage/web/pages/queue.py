@@ -40,12 +40,12 @@ class ForecastForm:
     shape: JobShape | None = None
 
     @classmethod
-    def from_fields(cls, **written: str) -> "ForecastForm":
+    def from_fields(cls, **raw_fields: str) -> "ForecastForm":
         """Build the form from its fields: `to` (the partition), nodes, time, gpus, account.
 
         If partition, nodes and time are empty, the form has neither faults nor a shape.
         """
-        fields = {name: text.strip() for name, text in written.items()}
+        fields = {name: text.strip() for name, text in raw_fields.items()}
         if not any(fields[name] for name in ("to", "nodes", "time")):
             return cls(fields=fields)
         nodes, gpus = (
@@ -76,12 +76,12 @@ class ForecastForm:
         return cls(fields=fields, shape=shape)
 
 
-def _parse_number(text: str, most: int) -> int | None:
-    """Return the number; None if the text is not a whole number from 0 to `most`."""
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)):
+def _parse_number(text: str, limit: int) -> int | None:
+    """Return the number; None if the text is not a whole number from 0 to `limit`."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(limit)):
         return None
-    found = int(text)
-    return found if found <= most else None
+    number = int(text)
+    return number if number <= limit else None
 
 
 def _parse_seconds(text: str) -> int | None:
@@ -101,6 +101,7 @@ RANGES = {
     "90d": (90, Span.DAY, "90 days"),
     "365d": (365, Span.DAY, "a year"),
 }
+"""By the word in the address: days, the length of a step, and the label of the choice."""
 _USUAL_RANGE = "14d"
 SIZE_WORDS = {
     SizeClass.ONE: "1 node",
@@ -131,7 +132,7 @@ QueryWord = Annotated[str, Query(max_length=64)]
 
 @router.get("/queue")
 def show_queue(
-    look: CurrentPage,
+    page: CurrentPage,
     *,
     over: QueryWord = _USUAL_RANGE,
     partition: QueryWord = "",
@@ -147,20 +148,20 @@ def show_queue(
 
     A form's value that cannot be read is ignored, or the page reports it beside the form.
     """
-    asked = _build_waits_query(look, over, partition, size, limit)
+    query = _build_waits_query(page, over, partition, size, limit)
     form = ForecastForm.from_fields(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
-    found, said = _forecast_wait(look, form)
-    shown = queue_status.read_queue_status(look.tx, look.cluster_id, look.reader)
-    known = wait_statistics.read_waits_over_time(
-        look.tx, look.cluster_id, asked, least=get_minimum_jobs(look.reader)
+    forecast, message = _forecast_wait(page, form)
+    queue = queue_status.read_queue_status(page.tx, page.cluster_id, page.reader)
+    waits = wait_statistics.read_waits_over_time(
+        page.tx, page.cluster_id, query, least=get_minimum_jobs(page.reader)
     )
-    named = look.reader.can_see(PARTITIONS)
-    names = _list_partitions(shown, known) if named else ()
-    return look.render_page(
+    shows_partitions = page.reader.can_see(PARTITIONS)
+    names = _list_partitions(queue, waits) if shows_partitions else ()
+    return page.render_page(
         "queue.html",
         title="Queue",
-        shown=shown,
-        waits=known if named else replace(known, partitions=()),
+        queue=queue,
+        waits=waits if shows_partitions else replace(waits, partitions=()),
         partitions=names,
         partition_words=[(name, name) for name in names],
         over=over if over in RANGES else _USUAL_RANGE,
@@ -170,18 +171,18 @@ def show_queue(
         cures=CURES,
         chart=wait_charts.draw_waits,
         summary=wait_charts.summarize_waits,
-        strip=wait_charts.draw_forecast,
+        draw_forecast=wait_charts.draw_forecast,
         form=form,
-        found=found,
-        said=said,
-        sentences=submission_forecast.describe_forecast,
+        forecast=forecast,
+        message=message,
+        describe_forecast=submission_forecast.describe_forecast,
     )
 
 
 @router.post("/queue/ask")
 def ask_forecast(
-    look: CurrentPage,
-    who: Writer,
+    page: CurrentPage,
+    writer: Writer,
     tx: Writing,
     *,
     to: QueryWord = "",
@@ -197,20 +198,20 @@ def ask_forecast(
             "; ".join(form.faults.values())
             or "no job is described: fill in partition, nodes and time limit"
         )
-    bounds = get_visible_bounds(look.given, who, form.shape.partition)
-    by = Requester(who.uid, look.given.quotas.forecasts_asked)
+    bounds = get_visible_bounds(page.context, writer, form.shape.partition)
+    requester = Requester(writer.uid, page.context.quotas.forecasts_asked)
     submission_forecast.request_forecast(
-        tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by
+        tx, page.cluster_id, form.shape, page.now, bounds=bounds, by=requester
     )
-    target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
+    target = f"{page.context.root_path}/queue?{urlencode(form.fields)}#if"
     return RedirectResponse(target, 303, headers=HEADERS)
 
 
 def _build_waits_query(
-    look: PageContext, over: str, partition: str, size: str, limit: str
+    page: PageContext, over: str, partition: str, size: str, limit: str
 ) -> WaitQuery:
     days, by, _ = RANGES.get(over, RANGES[_USUAL_RANGE])
-    until = look.now + 1
+    until = page.now + 1
     return WaitQuery(
         # Days are whole ones: today's is one of them.
         since=until - days * DAY_S + (DAY_S if by is Span.DAY else 0),
@@ -222,7 +223,7 @@ def _build_waits_query(
     )
 
 
-def _forecast_wait(look: PageContext, form: ForecastForm) -> tuple[SubmissionForecast | None, str]:
+def _forecast_wait(page: PageContext, form: ForecastForm) -> tuple[SubmissionForecast | None, str]:
     """Return the forecast and "", or None and why there is no forecast.
 
     Returns None and "" if the form is empty or wrong.
@@ -230,21 +231,21 @@ def _forecast_wait(look: PageContext, form: ForecastForm) -> tuple[SubmissionFor
     if form.shape is None:
         return None, ""
     try:
-        with quota.get_quota(look.request).limit_forecasts(quota.get_asker(look.request)):
-            found = submission_forecast.forecast_submission(
-                look.tx,
-                look.cluster_id,
+        with quota.get_quota(page.request).limit_forecasts(quota.get_quota_holder(page.request)):
+            forecast = submission_forecast.forecast_submission(
+                page.tx,
+                page.cluster_id,
                 form.shape,
-                look.now,
-                least=get_minimum_jobs(look.reader),
-                bounds=get_visible_bounds(look.given, look.reader, form.shape.partition),
+                page.now,
+                least=get_minimum_jobs(page.reader),
+                bounds=get_visible_bounds(page.context, page.reader, form.shape.partition),
             )
     except (NotFound, InputError, TooMany) as error:
         return None, str(error)
-    return found, ""
+    return forecast, ""
 
 
-def _list_partitions(shown: QueueStatus, known: WaitsOverTime) -> tuple[str, ...]:
+def _list_partitions(queue: QueueStatus, waits: WaitsOverTime) -> tuple[str, ...]:
     """Return the names of the partitions that a reader can choose from."""
-    now = {row.name for row in shown.partitions}
-    return tuple(sorted(now | {group.name for group in known.partitions}))
+    queue_partitions = {row.name for row in queue.partitions}
+    return tuple(sorted(queue_partitions | {group.name for group in waits.partitions}))

@@ -18,6 +18,8 @@ _LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopbac
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
+    """The host names to which the service answers, in lower case without a final dot."""
+
     names: frozenset[str] = frozenset(_LOOPBACK)
     https: frozenset[str] = frozenset()
     """The names that browsers reach by https alone."""
@@ -35,13 +37,16 @@ class Hosts:
         return _parse_host_name(host) in self.https
 
 
-def build_hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
-    """Build the names from `own` (beside those of loopback) and the setting `service.origins`."""
-    places = [urlsplit(origin) for origin in origins]
-    named = {place.hostname or "" for place in places}
-    https = frozenset(place.hostname or "" for place in places if place.scheme == "https")
-    known = {name.lower().rstrip(".") for name in own} | named
-    return Hosts(frozenset(_LOOPBACK) | known - {""}, https)
+def build_hosts(machine_names: Iterable[str], origins: Iterable[str]) -> Hosts:
+    """Build the hosts from this machine's names and the URLs of the setting `service.origins`.
+
+    Loopback's names are always among them.
+    """
+    urls = [urlsplit(origin) for origin in origins]
+    origin_names = {url.hostname or "" for url in urls}
+    https = frozenset(url.hostname or "" for url in urls if url.scheme == "https")
+    names = {name.lower().rstrip(".") for name in machine_names} | origin_names
+    return Hosts(frozenset(_LOOPBACK) | names - {""}, https)
 
 
 def list_machine_names() -> set[str]:
@@ -51,8 +56,8 @@ def list_machine_names() -> set[str]:
 
 
 def _parse_host_name(host: str) -> str:
-    found = _HOST.fullmatch(host)
-    return "" if found is None else (found["six"] or found["name"]).lower().rstrip(".")
+    match = _HOST.fullmatch(host)
+    return "" if match is None else (match["six"] or match["name"]).lower().rstrip(".")
 
 
 def _is_address(name: str) -> bool:

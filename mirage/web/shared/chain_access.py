@@ -31,11 +31,11 @@ def get_visible_chain(
     """
     # Before the look-up, whose outcome would tell whether the chain exists.
     require_identity(reader, JOBS, USAGE)
-    found = chains.get_chain(tx, cluster_id, chain_id)
-    if not reader.can_see_chain(found, chains.list_links(tx, cluster_id, chain_id)):
+    chain = chains.get_chain(tx, cluster_id, chain_id)
+    if not reader.can_see_chain(chain, chains.list_links(tx, cluster_id, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
         raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
-    return found
+    return chain
 
 
 Check = Callable[[Chain], None]
@@ -51,7 +51,7 @@ class AskForState(Protocol):
 
 
 def _prepare_state_request(
-    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Idempotency
+    chain_id: ChainPath, context: Context, writer: Writer, tx: Writing, key: Idempotency
 ) -> AskForState:
     """Return a function that writes down a caller's request for a state of their chain.
 
@@ -62,18 +62,18 @@ def _prepare_state_request(
         return key.run_once(lambda: write_request(target, check), get_own_chain)
 
     def write_request(target: ChainState, check: Check) -> Chain:
-        found = get_own_chain()
-        check(found)
+        chain = get_own_chain()
+        check(chain)
         lifecycle.request_state(
-            tx, given.cluster_id, found, target, now=given.clock(), actor=who.user
+            tx, context.cluster_id, chain, target, now=context.clock(), actor=writer.user
         )
-        return found
+        return chain
 
     def get_own_chain() -> Chain:
-        found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
-        if not who.can_steer(found, chains.list_links(tx, given.cluster_id, found.chain_id)):
-            raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
-        return found
+        chain = get_visible_chain(tx, context.cluster_id, ChainId(chain_id), writer)
+        if not writer.can_steer(chain, chains.list_links(tx, context.cluster_id, chain.chain_id)):
+            raise NotAllowed(f"chain {chain_id} is not {writer.user}'s")
+        return chain
 
     return request_state
 
@@ -87,7 +87,7 @@ def get_minimum_jobs(reader: Principal) -> int:
     return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 
-def get_visible_bounds(given: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
+def get_visible_bounds(context: ApiContext, reader: Principal, partition: str) -> PartitionBounds:
     """Return the facts about the partition that a refusal may show to this reader."""
-    max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
+    max_time_s = context.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
     return PartitionBounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)

@@ -1,4 +1,4 @@
-"""Defines the context of all routes. Bootstrap or a test passes it to `create_app`."""
+"""Defines the context of all routes. `service.api_wiring` or a test passes it to `create_app`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +33,8 @@ class CommandUsage(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
+    """What every route may use: the database, settings, and functions that know Slurm's answers."""
+
     store: Store
     cluster_id: int
     cluster_name: str
@@ -80,7 +82,7 @@ class ApiContext:
     """Returns the cost by Slurm command. None: this service runs no commands."""
     limits: Limits = field(default_factory=Limits)
     """The limits as configured."""
-    limits_told: Mapping[str, LimitDescription] = field(default_factory=dict)
+    limit_descriptions: Mapping[str, LimitDescription] = field(default_factory=dict)
     """The description of each limit, by name."""
     max_time_s: Mapping[str, int] = field(default_factory=dict)
     """MaxTime in seconds by partition, from the cluster file; without partitions that have none."""
@@ -95,7 +97,7 @@ class ApiContext:
     stopwatch: Callable[[], float] = time.monotonic
     """The clock of the quotas: seconds that never go back."""
 
-    remembered: ResponseCache = field(default_factory=ResponseCache)
+    response_cache: ResponseCache = field(default_factory=ResponseCache)
     """The answers that many callers ask for."""
 
     @property

@@ -1,4 +1,7 @@
-"""Records in the audit who was refused what, and why; never the credential itself."""
+"""Records refused requests in the audit: the caller, the request and the reason.
+
+A credential is never recorded.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,20 +21,20 @@ from mirage.web.shared import quota
 from mirage.web.shared.context import ApiContext
 
 _log = structlog.get_logger(__name__)
-_seldom = ThrottledLog(30)
+_throttled_log = ThrottledLog(30)
 
-OF_ONE, OF_ONE_A_MINUTE = 20, 1
+CALLER_BURST, CALLER_PER_MINUTE = 20, 1
 """Audit rows on one caller: at once, and then a minute. A day of trying makes some 1,500."""
-OF_ALL, OF_ALL_A_MINUTE = 120, 4
+TOTAL_BURST, TOTAL_PER_MINUTE = 120, 4
 """The same for all known callers together, and for all unknown callers together. False credentials
 from many addresses therefore leave room for the rows on known callers."""
-TELL_AFTER_S = 60.0
+REPORT_AFTER_S = 60.0
 """The number of refusals left out is written with the first refusal after this time."""
-MOST_LEFT_OUT = 256
+MAX_OMITTED_CALLERS = 256
 """Callers for whom omitted refusals are counted one by one; the rest are counted together."""
 
-_REST = "others"
-_LONGEST = 200
+_OTHERS = "others"
+_MAX_TEXT_CHARS = 200
 NOBODY = "nobody"
 
 
@@ -39,7 +42,7 @@ NOBODY = "nobody"
 class OmittedDenials:
     """Refusals of one caller that were not recorded."""
 
-    whose: str
+    caller_name: str
     number: int
     since: float
 
@@ -52,90 +55,100 @@ class DenialLedger:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._of_one = RateLimiter(OF_ONE, OF_ONE_A_MINUTE, clock)
-        self._of_all = RateLimiter(OF_ALL, OF_ALL_A_MINUTE, clock)
-        self._left_out: dict[str, OmittedDenials] = {}
+        self._caller_limiter = RateLimiter(CALLER_BURST, CALLER_PER_MINUTE, clock)
+        self._total_limiter = RateLimiter(TOTAL_BURST, TOTAL_PER_MINUTE, clock)
+        self._omitted: dict[str, OmittedDenials] = {}
         self._lock = threading.Lock()
 
-    def should_record(self, whose: str, *, known: bool) -> bool:
+    def should_record(self, caller_name: str, *, is_known: bool) -> bool:
         """Return whether to record this refusal; if not, count it as omitted."""
-        pool = "known" if known else "unknown"
-        if not self._of_one.acquire_or_wait_s(whose) and not self._of_all.acquire_or_wait_s(pool):
+        pool = "known" if is_known else "unknown"
+        if not self._caller_limiter.acquire_or_wait_s(
+            caller_name
+        ) and not self._total_limiter.acquire_or_wait_s(pool):
             return True
         with self._lock:
-            full = whose not in self._left_out and len(self._left_out) >= MOST_LEFT_OUT
-            name = _REST if full else whose
-            before = self._left_out.get(name, OmittedDenials(name, 0, self._clock()))
-            self._left_out[name] = OmittedDenials(name, before.number + 1, before.since)
+            is_full = caller_name not in self._omitted and len(self._omitted) >= MAX_OMITTED_CALLERS
+            name = _OTHERS if is_full else caller_name
+            omitted = self._omitted.get(name, OmittedDenials(name, 0, self._clock()))
+            self._omitted[name] = OmittedDenials(name, omitted.number + 1, omitted.since)
         return False
 
     def take_omitted(self) -> Sequence[OmittedDenials]:
         """Return the omitted refusals that are due to be reported, and begin their count anew."""
         with self._lock:
-            until = self._clock() - TELL_AFTER_S
-            due = [each for each in self._left_out.values() if each.since <= until]
-            due = [each for each in due if not self._of_all.acquire_or_wait_s("left out")]
-            for each in due:
-                del self._left_out[each.whose]
+            due_before = self._clock() - REPORT_AFTER_S
+            due = [omitted for omitted in self._omitted.values() if omitted.since <= due_before]
+            due = [
+                omitted for omitted in due if not self._total_limiter.acquire_or_wait_s("left out")
+            ]
+            for omitted in due:
+                del self._omitted[omitted.caller_name]
             return due
 
 
-def _name_account(who: Caller) -> str:
-    counted = quota.to_asker(who).name
-    return f"{who.user} ({counted})" if who.counts_alone else counted
+def _name_account(caller: Caller) -> str:
+    quota_name = quota.to_quota_holder(caller).name
+    return f"{caller.user} ({quota_name})" if caller.counts_alone else quota_name
 
 
 def record_denial(request: Request, error: MirageError) -> None:
     """Record what was refused to a caller with a credential. A failure to record is only logged."""
-    who: Caller | None = getattr(request.state, "who", None)
-    claimed = request.headers.get("authorization") or getattr(request.state, "claimed", False)
-    if who is None and not claimed:
+    caller: Caller | None = getattr(request.state, "caller", None)
+    has_credential = request.headers.get("authorization") or getattr(
+        request.state, "has_credential", False
+    )
+    if caller is None and not has_credential:
         return  # without a credential the caller claimed nothing
     ledger: DenialLedger = request.app.state.refusals
-    given: ApiContext = request.app.state.context
-    entry = _build_entry(request, error, who)
-    entries = [_build_omitted_entry(each, given.clock()) for each in ledger.take_omitted()]
+    context: ApiContext = request.app.state.context
+    entry = _build_entry(request, error, caller)
+    entries = [_build_omitted_entry(omitted, context.clock()) for omitted in ledger.take_omitted()]
     # For a credential that is no longer valid, count by name and address.
-    whose = _name_account(who) if who else f"{entry.actor} from {quota.get_client_address(request)}"
-    if ledger.should_record(whose, known=who is not None):
+    caller_name = (
+        _name_account(caller)
+        if caller
+        else f"{entry.actor} from {quota.get_client_address(request)}"
+    )
+    if ledger.should_record(caller_name, is_known=caller is not None):
         entries.append(entry)
-    for each in entries:
-        _log.warning("refused", actor=each.actor, **each.detail)
-    _write_entries(given, entries)
+    for recorded in entries:
+        _log.warning("refused", actor=recorded.actor, **recorded.detail)
+    _write_entries(context, entries)
 
 
-def _write_entries(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
+def _write_entries(context: ApiContext, entries: Sequence[AuditEntry]) -> None:
     if not entries:
         return
     try:
-        with given.store.begin() as tx:
+        with context.store.begin() as tx:
             for entry in entries:
-                audit.write_entry(tx, given.cluster_id, entry)
-    except MirageError as trouble:
-        _seldom.log_event(_log.error, "a refusal is not in the audit", error=str(trouble))
+                audit.write_entry(tx, context.cluster_id, entry)
+    except MirageError as error:
+        _throttled_log.log_event(_log.error, "a refusal is not in the audit", error=str(error))
 
 
-def _build_omitted_entry(each: OmittedDenials, now: int) -> AuditEntry:
-    why = f"{each.number} more refusals of {each.whose} were not recorded"
-    detail = {"why": _truncate_text(why), "number": each.number}
+def _build_omitted_entry(omitted: OmittedDenials, now: int) -> AuditEntry:
+    reason = f"{omitted.number} more refusals of {omitted.caller_name} were not recorded"
+    detail = {"why": _truncate_text(reason), "number": omitted.number}
     return AuditEntry(at=now, actor=NOBODY, event="refused: not written", detail=detail)
 
 
-def _build_entry(request: Request, error: MirageError, who: Caller | None) -> AuditEntry:
-    claimed = error.who if isinstance(error, NotIdentified) else ""
+def _build_entry(request: Request, error: MirageError, caller: Caller | None) -> AuditEntry:
+    claimed_user = error.who if isinstance(error, NotIdentified) else ""
     detail = {
         "method": request.method,
         "path": _truncate_text(request.url.path),
         "why": _truncate_text(str(error)),
         "from": "unix socket" if request.client is None else request.client.host,
-        "via": _parse_scheme(request) if who is None else who.via,
+        "via": _parse_scheme(request) if caller is None else caller.via,
     }
-    given: ApiContext = request.app.state.context
-    word = "not allowed" if isinstance(error, NotAllowed) else "not identified"
+    context: ApiContext = request.app.state.context
+    kind = "not allowed" if isinstance(error, NotAllowed) else "not identified"
     return AuditEntry(
-        at=given.clock(),
-        actor=claimed or (NOBODY if who is None else who.user),
-        event=f"refused: {word}",
+        at=context.clock(),
+        actor=claimed_user or (NOBODY if caller is None else caller.user),
+        event=f"refused: {kind}",
         detail=detail,
     )
 
@@ -147,4 +160,4 @@ def _parse_scheme(request: Request) -> str:
 
 
 def _truncate_text(text: str) -> str:
-    return escape_unprintable(text)[:_LONGEST]
+    return escape_unprintable(text)[:_MAX_TEXT_CHARS]

@@ -44,12 +44,12 @@ def require_json(request: Request, body: Body) -> None:
     """Raise ProblemError for a body that is not declared as JSON, before the body is read."""
     if not body or request.method in {"GET", "HEAD"}:
         return
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said != "application/json" and not (
-        said.startswith("application/") and said.endswith("+json")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not (
+        media_type.startswith("application/") and media_type.endswith("+json")
     ):
         raise ProblemError(
-            NOT_JSON, f"the body's type is {said or 'missing'}: send application/json"
+            NOT_JSON, f"the body's type is {media_type or 'missing'}: send application/json"
         )
 
 
@@ -62,7 +62,7 @@ def reject_nul(request: Request) -> None:
 
 def authorize_reader(
     request: Request,
-    given: Context,
+    context: Context,
     body: Body,
     authorization: Annotated[
         str | None,
@@ -78,79 +78,83 @@ def authorize_reader(
     Raises NotIdentified for a credential that is not valid. In per-user mode every caller but the
     owner gets NotIdentified or NotAllowed.
     """
-    who = _authenticate_caller(request, given, body, authorization)
-    if who is not None:
-        who = request.state.who = _mark_counts_alone(given, who)
-    if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
-        if who is None:
-            raise NotIdentified(_HOW)
+    caller = _authenticate_caller(request, context, body, authorization)
+    if caller is not None:
+        caller = request.state.caller = _mark_counts_alone(context, caller)
+    if context.owner_uid is not None and (caller is None or caller.uid != context.owner_uid):
+        if caller is None:
+            raise NotIdentified(_CREDENTIAL_HINT)
         raise NotAllowed("this service serves only the user who runs it")
-    return given.rights.resolve_principal(who)
+    return context.rights.resolve_principal(caller)
 
 
-_HOW = (
+_CREDENTIAL_HINT = (
     "the request needs a credential: send the header `Authorization: MUNGE <credential>` "
     "or `Authorization: Bearer <token>`"
 )
 
 
 def _authenticate_caller(
-    request: Request, given: ApiContext, body: bytes, authorization: str | None
+    request: Request, context: ApiContext, body: bytes, authorization: str | None
 ) -> Caller | None:
     if not authorization:
-        who = get_peer_caller(request.state)
-        at_socket = None if who is not None and who.uid in given.proxy_uids else who
-        return cookie_auth.authenticate_session(request, given) or at_socket
+        peer = get_peer_caller(request.state)
+        socket_caller = None if peer is not None and peer.uid in context.proxy_uids else peer
+        return cookie_auth.authenticate_session(request, context) or socket_caller
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()
     match scheme.upper():
         case "MUNGE":
-            return _authenticate_munge(request, given, body, credential)
+            return _authenticate_munge(request, context, body, credential)
         case "BEARER" if credential.startswith(tokens.PREFIX):
-            with given.store.read() as tx:
-                now = given.clock()
+            with context.store.read() as tx:
+                now = context.clock()
                 return tokens.authenticate_token(
-                    tx, credential, cluster_id=given.cluster_id, now=now
+                    tx, credential, cluster_id=context.cluster_id, now=now
                 )
         case "BEARER":
-            if given.read_jwt is None:
+            if context.read_jwt is None:
                 raise NotIdentified("this service accepts no Slurm tokens: use MUNGE")
-            return given.read_jwt(credential)
-    raise NotIdentified(_HOW)
+            return context.read_jwt(credential)
+    raise NotIdentified(_CREDENTIAL_HINT)
 
 
-def _mark_counts_alone(given: ApiContext, who: Caller) -> Caller:
+def _mark_counts_alone(context: ApiContext, caller: Caller) -> Caller:
     """Mark a caller that has its own quota.
 
     A uid without an account on this host gets its own once Slurm has shown a job of that uid.
     """
-    if who.counts_alone:
-        return who
-    with given.store.read() as tx:
-        return replace(who, counts_alone=chain_counts.has_seen_chain(tx, given.cluster_id, who.uid))
+    if caller.counts_alone:
+        return caller
+    with context.store.read() as tx:
+        return replace(
+            caller, counts_alone=chain_counts.has_seen_chain(tx, context.cluster_id, caller.uid)
+        )
 
 
-_OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")
+_OLD_PLUGIN_REQUEST = re.compile(
+    r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next"
+)
 """The requests of plugins and running links, which may be older than the service."""
 
 _log = structlog.get_logger(__name__)
 
 
 def _authenticate_munge(
-    request: Request, given: ApiContext, body: bytes, credential: str
+    request: Request, context: ApiContext, body: bytes, credential: str
 ) -> Caller:
-    if given.identify is None:
+    if context.identify is None:
         raise NotIdentified("this service accepts no MUNGE credentials: use a token")
     method, target = request.method, _get_signed_target(request)
-    older: list[str] = []
-    if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
-        older.append(build_unnamed_text(method, target, body))
-    who = given.identify(
-        credential, build_signed_text(method, target, body, given.cluster_name), *older
+    older_texts: list[str] = []
+    if context.munge_without_cluster and _OLD_PLUGIN_REQUEST.fullmatch(f"{method} {target}"):
+        older_texts.append(build_unnamed_text(method, target, body))
+    caller = context.identify(
+        credential, build_signed_text(method, target, body, context.cluster_name), *older_texts
     )
-    if not who.names_cluster:
-        _warn_of_older_plugin(who.user)
-    return who
+    if not caller.names_cluster:
+        _warn_of_older_plugin(caller.user)
+    return caller
 
 
 @lru_cache(maxsize=4096)
@@ -176,8 +180,8 @@ Reader = Annotated[Principal, Depends(authorize_reader)]
 # Opened after the caller is known, because the caller is looked up in another transaction. A
 # request that held one transaction and asked for a second could wait for itself when all of the
 # pool's connections are in use.
-def _open_read_transaction(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
-    with given.store.read() as tx:
+def _open_read_transaction(context: Context, reader: Reader) -> Iterator[Transaction]:  # noqa: ARG001
+    with context.store.read() as tx:
         yield tx
 
 
@@ -188,7 +192,7 @@ Reading = Annotated[Transaction, Depends(_open_read_transaction, scope="function
 
 def require_identified(reader: Reader) -> Principal:
     if not reader.is_known:
-        raise NotIdentified(_HOW)
+        raise NotIdentified(_CREDENTIAL_HINT)
     return reader
 
 
@@ -196,17 +200,17 @@ Identified = Annotated[Principal, Depends(require_identified)]
 """A caller who is known; others get NotIdentified."""
 
 
-def authorize_writer(request: Request, given: Context, who: Identified) -> Principal:
+def authorize_writer(request: Request, context: Context, principal: Identified) -> Principal:
     """Return the caller if it may write.
 
     Raises TooMany over the quota, and NotAllowed for a token that may only read.
     """
     # Admins, and slurmctld, which reports the end of each job, have no quota.
-    if not who.is_admin and who.user not in given.pushers:
-        quota.get_quota(request).check_write(quota.get_asker(request))
-    if request.state.who.read_only or who.role is Role.VIEWER:
+    if not principal.is_admin and principal.user not in context.pushers:
+        quota.get_quota(request).check_write(quota.get_quota_holder(request))
+    if request.state.caller.read_only or principal.role is Role.VIEWER:
         raise NotAllowed("this token may only read: ask your admin for one with `--role user`")
-    return who
+    return principal
 
 
 Writer = Annotated[Principal, Depends(authorize_writer)]
@@ -215,11 +219,11 @@ Writer = Annotated[Principal, Depends(authorize_writer)]
 
 def _begin_write_transaction(
     request: Request,
-    given: Context,
-    who: Writer,  # noqa: ARG001
+    context: Context,
+    writer: Writer,  # noqa: ARG001
 ) -> Iterator[Transaction]:
-    with given.store.begin() as tx:
-        audit.set_audit_credential(tx, request.state.who.via)
+    with context.store.begin() as tx:
+        audit.set_audit_credential(tx, request.state.caller.via)
         yield tx
 
 
@@ -227,17 +231,17 @@ Writing = Annotated[Transaction, Depends(_begin_write_transaction, scope="functi
 """A transaction of a caller who may write. Its audit entries name the caller's credential."""
 
 
-def _require_admin(who: Identified) -> Principal:
-    if not who.is_admin:
-        raise NotAllowed(f"{who.user} is not an admin of this service")
-    return who
+def _require_admin(principal: Identified) -> Principal:
+    if not principal.is_admin:
+        raise NotAllowed(f"{principal.user} is not an admin of this service")
+    return principal
 
 
 Admin = Annotated[Principal, Depends(_require_admin)]
 
 
-def _require_admin_writer(who: Writer) -> Principal:
-    return _require_admin(who)
+def _require_admin_writer(writer: Writer) -> Principal:
+    return _require_admin(writer)
 
 
 AdminWriter = Annotated[Principal, Depends(_require_admin_writer)]
@@ -249,7 +253,9 @@ def require_identity(reader: Principal, *words: str) -> None:
     The list would hold the caller's own rows alone, and an unknown caller has none.
     """
     if not reader.is_known and not reader.can_see(*words):
-        raise NotIdentified(f"this cluster shows users only their own jobs (PrivateData): {_HOW}")
+        raise NotIdentified(
+            f"this cluster shows users only their own jobs (PrivateData): {_CREDENTIAL_HINT}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +266,12 @@ class Freshness:
     stale: bool
 
 
-def read_freshness(tx: Transaction, given: ApiContext) -> Freshness:
+def read_freshness(tx: Transaction, context: ApiContext) -> Freshness:
     """Return how old the data is; without any snapshot `as_of` is None and the data is stale."""
-    latest = snapshots.find_latest_snapshot(tx, given.cluster_id)
+    latest = snapshots.find_latest_snapshot(tx, context.cluster_id)
     if latest is None:
         return Freshness(None, stale=True)
-    stale = given.clock() - latest.taken_at > given.stale_after_s
+    stale = context.clock() - latest.taken_at > context.stale_after_s
     return Freshness(to_instant(latest.taken_at), stale)
 
 

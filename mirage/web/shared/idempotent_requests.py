@@ -19,7 +19,7 @@ from mirage.web.shared.problems import CONFLICT, KEY_REUSED, ProblemError
 
 REPLAYED = "Idempotency-Replayed"
 
-Made = TypeVar("Made")
+RequestResult = TypeVar("RequestResult")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +45,22 @@ class IdempotentRequest:
             tx, self.cluster_id, self.uid, self.key, fingerprint=self.fingerprint, now=self.now
         ):
             return True
-        known = idempotency.find_fingerprint(tx, self.cluster_id, self.uid, self.key, now=self.now)
-        if known is None:
+        first_fingerprint = idempotency.find_fingerprint(
+            tx, self.cluster_id, self.uid, self.key, now=self.now
+        )
+        if first_fingerprint is None:
             raise ProblemError(CONFLICT, "the same request is being answered: repeat it later")
-        if known != self.fingerprint:
-            said = "this Idempotency-Key belongs to a different request: use a new key"
-            raise ProblemError(KEY_REUSED, said)
+        if first_fingerprint != self.fingerprint:
+            message = "this Idempotency-Key belongs to a different request: use a new key"
+            raise ProblemError(KEY_REUSED, message)
         return False
 
 
 def _build_idempotent_request(
     *,
     request: Request,
-    given: Context,
-    who: Writer,
+    context: Context,
+    writer: Writer,
     body: Body,
     idempotency_key: Annotated[
         str | None,
@@ -70,14 +72,14 @@ def _build_idempotent_request(
     ] = None,
 ) -> IdempotentRequest:
     # The account is part of the digest, because tokens without a user share a uid.
-    account = quota.get_asker(request).name
-    words = f"{request.method} {request.url.path} {account}\n".encode()
+    account = quota.get_quota_holder(request).name
+    identity = f"{request.method} {request.url.path} {account}\n".encode()
     return IdempotentRequest(
-        cluster_id=given.cluster_id,
-        uid=who.uid,
+        cluster_id=context.cluster_id,
+        uid=writer.uid,
         key=idempotency_key,
-        fingerprint=hashlib.sha256(words + body).hexdigest(),
-        now=given.clock(),
+        fingerprint=hashlib.sha256(identity + body).hexdigest(),
+        now=context.clock(),
     )
 
 
@@ -85,27 +87,29 @@ def _build_idempotent_request(
 class IdempotentTransaction:
     """A request and its transaction, in which the change and the key are stored together."""
 
-    words: IdempotentRequest
+    request: IdempotentRequest
     tx: Transaction
     response: Response
 
-    def run_once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
-        """Return the result of `make`; for a repeated request, the result of `again`.
+    def run_once(
+        self, make: Callable[[], RequestResult], repeat: Callable[[], RequestResult]
+    ) -> RequestResult:
+        """Return the result of `make`; for a repeated request, the result of `repeat`.
 
-        `again` changes nothing and requires the same rights as `make`.
+        `repeat` changes nothing and requires the same rights as `make`.
         """
-        if self.words.claim_key(self.tx):
+        if self.request.claim_key(self.tx):
             return make()
         self.response.headers[REPLAYED] = "true"
-        return again()
+        return repeat()
 
 
 def _build_idempotent_transaction(
-    words: Annotated[IdempotentRequest, Depends(_build_idempotent_request)],
+    keyed_request: Annotated[IdempotentRequest, Depends(_build_idempotent_request)],
     tx: Writing,
     response: Response,
 ) -> IdempotentTransaction:
-    return IdempotentTransaction(words, tx, response)
+    return IdempotentTransaction(keyed_request, tx, response)
 
 
 Idempotency = Annotated[IdempotentTransaction, Depends(_build_idempotent_transaction)]

@@ -46,7 +46,9 @@ def _build_requirement(
 
 
 IfMatch = Annotated[RequireMatch, Depends(_build_requirement)]
-"""Raises a problem unless the present answer, which it is given, is the one that was seen."""
+"""A function that takes a reader of the present answer.
+
+It raises a problem if `If-Match` names another answer."""
 
 
 def reject_unheeded_if_match(request: Request) -> None:

@@ -21,9 +21,9 @@ def parse_cursor(cursor: str, *, parameter: str) -> RankedChain:
 
     Raises a problem that names `parameter` if `format_cursor` did not make the cursor.
     """
-    found = _CURSOR.fullmatch(cursor)
-    if found is None or int(found["ends"]) >= _BEYOND:
+    match = _CURSOR.fullmatch(cursor)
+    if match is None or int(match["ends"]) >= _BEYOND:
         raise build_invalid_error(
             f"there is no such page: begin again without {parameter}", parameter=parameter
         )
-    return RankedChain(int(found["rank"]), int(found["ends"]), ChainId(found["chain"]))
+    return RankedChain(int(match["rank"]), int(match["ends"]), ChainId(match["chain"]))

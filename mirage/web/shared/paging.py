@@ -27,7 +27,7 @@ class PageRequest:
 
     request: Request
     response: Response
-    given: ApiContext
+    context: ApiContext
     tx: Transaction
     cursor: str | None
     """The key of the last row of the page before, as passed to `build_page`."""
@@ -63,17 +63,17 @@ class PageRequest:
 
         `view` serializes a row; `cursor` returns the key of the page that begins after a row.
         """
-        fresh = read_freshness(self.tx, self.given)
-        following = (
+        freshness = read_freshness(self.tx, self.context)
+        next_link = (
             self._build_next_link(cursor(rows[self.size - 1])) if len(rows) > self.size else None
         )
-        if following is not None:
-            self.response.headers["Link"] = f'<{following}>; rel="next"'
+        if next_link is not None:
+            self.response.headers["Link"] = f'<{next_link}>; rel="next"'
         return page(
             items=[view(row) for row in rows[: self.size]],
-            next=following,
-            as_of=fresh.as_of,
-            stale=fresh.stale,
+            next=next_link,
+            as_of=freshness.as_of,
+            stale=freshness.stale,
         )
 
     def _build_next_link(self, key: str) -> str:
@@ -84,14 +84,14 @@ class PageRequest:
 def _build_page_request(
     request: Request,
     response: Response,
-    given: Context,
+    context: Context,
     tx: Reading,
     cursor: Annotated[
         str | None, Query(max_length=64, description="From `next` of the page before.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows in one answer.")] = 100,
 ) -> PageRequest:
-    return PageRequest(request, response, given, tx, _extract_key(request, cursor), limit)
+    return PageRequest(request, response, context, tx, _extract_key(request, cursor), limit)
 
 
 Paging = Annotated[PageRequest, Depends(_build_page_request)]
@@ -148,11 +148,11 @@ def _build_time_range(
 TimeRangeQuery = Annotated[TimeRange, Depends(_build_time_range)]
 """The span of time that a list is narrowed to; an instant without a time zone is in UTC."""
 
-_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_epoch(instant: datetime | None) -> int | None:
     if instant is None:
         return None
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-    return int((aware - _BEGIN).total_seconds())
+    return int((aware - _EPOCH).total_seconds())

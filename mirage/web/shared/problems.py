@@ -162,7 +162,7 @@ KINDS = {
 }
 
 # The first that fits; NotFound is a StoreError.
-_OF_ERROR: tuple[tuple[type[MirageError], ProblemKind], ...] = (
+_KIND_OF_ERROR: tuple[tuple[type[MirageError], ProblemKind], ...] = (
     (NotFound, NOT_FOUND),
     (StoreError, NO_STORE),
     (NotIdentified, NOT_IDENTIFIED),
@@ -173,7 +173,7 @@ _OF_ERROR: tuple[tuple[type[MirageError], ProblemKind], ...] = (
     (ClusterUnavailable, NO_CLUSTER),
     (ClusterRefused, REFUSED),
 )
-_OF_STATUS = {kind.status: kind for kind in (NOT_FOUND, NO_METHOD, TOO_LARGE)}
+_KIND_OF_STATUS = {kind.status: kind for kind in (NOT_FOUND, NO_METHOD, TOO_LARGE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class Fault:
     parameter: str | None = None
 
     def to_dict(self) -> dict[str, str]:
-        where = {"pointer": self.pointer, "parameter": self.parameter}
-        return {"detail": self.detail} | {k: v for k, v in where.items() if v is not None}
+        location = {"pointer": self.pointer, "parameter": self.parameter}
+        return {"detail": self.detail} | {k: v for k, v in location.items() if v is not None}
 
 
 @dataclass
@@ -244,10 +244,10 @@ def build_response(
     }
     if errors:
         body["errors"] = [fault.to_dict() for fault in errors]
-    sent = {"X-Request-Id": request_id} | dict(headers or {})
+    response_headers = {"X-Request-Id": request_id} | dict(headers or {})
     if kind is NOT_IDENTIFIED:
-        sent["WWW-Authenticate"] = "MUNGE, Bearer"
-    return JSONResponse(body, body["status"], headers=sent, media_type=MEDIA_TYPE)
+        response_headers["WWW-Authenticate"] = "MUNGE, Bearer"
+    return JSONResponse(body, body["status"], headers=response_headers, media_type=MEDIA_TYPE)
 
 
 def _handle_problem(request: Request, error: Exception) -> JSONResponse:
@@ -259,7 +259,7 @@ def _handle_problem(request: Request, error: Exception) -> JSONResponse:
 
 def _handle_mirage_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MirageError)  # noqa: S101 - installed for it alone
-    kind = next((kind for family, kind in _OF_ERROR if isinstance(error, family)), BROKEN)
+    kind = next((kind for family, kind in _KIND_OF_ERROR if isinstance(error, family)), BROKEN)
     if kind in {NOT_IDENTIFIED, NOT_ALLOWED}:
         denied_requests.record_denial(request, error)
     errors = (Fault(str(error)),) if kind is INVALID else ()
@@ -276,20 +276,20 @@ def _build_retry_header(error: MirageError) -> dict[str, str]:
 
 def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for it alone
-    faults = [_build_fault(found) for found in error.errors()]
+    faults = [_build_fault(entry) for entry in error.errors()]
     detail = "; ".join(f"{f.pointer or f.parameter or 'body'}: {f.detail}" for f in faults)
     return build_response(request, INVALID, detail, errors=faults)
 
 
-def _build_fault(found: Mapping[str, Any]) -> Fault:
-    place, *keys = [str(key) for key in found["loc"]]
-    if found["type"] == "json_invalid":
+def _build_fault(error: Mapping[str, Any]) -> Fault:
+    part, *keys = [str(key) for key in error["loc"]]
+    if error["type"] == "json_invalid":
         return Fault(
-            f"the body is not JSON: {found.get('ctx', {}).get('error', found['msg'])}", pointer="#"
+            f"the body is not JSON: {error.get('ctx', {}).get('error', error['msg'])}", pointer="#"
         )
-    if place == "body":
-        return Fault(found["msg"], pointer="/".join(["#", *map(_escape_pointer, keys)]))
-    return Fault(found["msg"], parameter=keys[0] if keys else place)
+    if part == "body":
+        return Fault(error["msg"], pointer="/".join(["#", *map(_escape_pointer, keys)]))
+    return Fault(error["msg"], parameter=keys[0] if keys else part)
 
 
 def _escape_pointer(key: str) -> str:
@@ -299,7 +299,7 @@ def _escape_pointer(key: str) -> str:
 
 def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - installed for it alone
-    kind = _OF_STATUS.get(error.status_code, HTTP)
+    kind = _KIND_OF_STATUS.get(error.status_code, HTTP)
     detail = f"{error.detail}: {request.method} {request.url.path}"
     headers = dict(error.headers or {})
     if kind is NO_METHOD:
@@ -312,12 +312,12 @@ def _list_methods(request: Request) -> list[str]:
 
     Starlette itself names those of the first route alone.
     """
-    found: set[str] = set()
+    allowed: set[str] = set()
     for route in list_routes(request.app):
         methods = getattr(route, "methods", None) or set()
         if methods and route.matches(request.scope)[0] is not Match.NONE:
-            found |= methods
-    return sorted(found | ({"HEAD"} if "GET" in found else set()))
+            allowed |= methods
+    return sorted(allowed | ({"HEAD"} if "GET" in allowed else set()))
 
 
 def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001

@@ -24,7 +24,7 @@ from mirage.web.shared.context import ApiContext
 PROMOTED, REFUSED = "model promoted", "promotion refused"
 
 _TABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.npz")
-_judging = threading.Lock()
+_comparison_lock = threading.Lock()
 """One comparison at a time in a process: it takes a core and the memory of the tables."""
 
 
@@ -41,19 +41,19 @@ def format_model_name(name: str, version: str) -> str:
     return f"{registry.MODELS}/{name}/{version}"
 
 
-def get_model(given: ApiContext, name: str, version: str) -> ModelDetail:
+def get_model(context: ApiContext, name: str, version: str) -> ModelDetail:
     """Return the model's card and promotions. Raises NotFound if there is no such model."""
     try:
         return model_catalog.load_version(
-            format_model_name(name, version), _get_models_folder(given)
+            format_model_name(name, version), _get_models_folder(context)
         )
     except InputError as error:
         raise NotFound(f"there is no model {format_model_name(name, version)}") from error
 
 
-def list_tables(given: ApiContext) -> list[str]:
+def list_tables(context: ApiContext) -> list[str]:
     """Return the names of the episode tables in `tables_dir`, sorted."""
-    folder = given.tables_dir
+    folder = context.tables_dir
     if folder is None or not folder.is_dir():
         return []
     names = (path.name for path in folder.glob("*.npz"))
@@ -61,52 +61,52 @@ def list_tables(given: ApiContext) -> list[str]:
 
 
 def promote_model(
-    given: ApiContext, asked: PromotionRequest, *, actor: str, via: str
+    context: ApiContext, request: PromotionRequest, *, actor: str, via: str
 ) -> PromotionReview:
     """Compare a model with the one in use, and promote it if it is better.
 
     Raises IllegalTransition, with the figures, if the model is not better; NotFound for an unknown
     model or table; InputError for tables that cannot be used; TooMany during another comparison.
     """
-    under = _get_models_folder(given)
+    models_folder = _get_models_folder(context)
     try:
-        registry.resolve_folder(asked.model, under)
+        registry.resolve_folder(request.model, models_folder)
     except InputError as error:
-        raise NotFound(f"there is no {asked.model}") from error
-    paths = [_get_table_path(given, name) for name in asked.tables]
-    if not _judging.acquire(blocking=False):
+        raise NotFound(f"there is no {request.model}") from error
+    paths = [_get_table_path(context, name) for name in request.tables]
+    if not _comparison_lock.acquire(blocking=False):
         raise TooMany("another model is being compared: try again in a minute")
     try:
-        found = model_promotion.judge_promotion(
-            asked.model, under, paths, force=asked.force, ask=_check_twin_answers
+        review = model_promotion.judge_promotion(
+            request.model, models_folder, paths, force=request.force, fill_twin=_check_twin_answers
         )
     finally:
-        _judging.release()
-    now = given.clock()
-    evidence = found.build_evidence() | {"forced": asked.force, "tables": list(asked.tables)}
-    if found.refusal is None:
-        registry.promote_version(found.folder, evidence | {"by": actor, "at": now})
-    event = PROMOTED if found.refusal is None else REFUSED
-    with given.store.begin() as tx:
+        _comparison_lock.release()
+    now = context.clock()
+    evidence = review.build_evidence() | {"forced": request.force, "tables": list(request.tables)}
+    if review.refusal is None:
+        registry.promote_version(review.folder, evidence | {"by": actor, "at": now})
+    event = PROMOTED if review.refusal is None else REFUSED
+    with context.store.begin() as tx:
         audit.set_audit_credential(tx, via)
         entry = AuditEntry(at=now, actor=actor, event=event, detail=evidence)
-        audit.write_entry(tx, given.cluster_id, entry)
-    if found.refusal is not None:
-        raise IllegalTransition(found.refusal)
-    return found
+        audit.write_entry(tx, context.cluster_id, entry)
+    if review.refusal is not None:
+        raise IllegalTransition(review.refusal)
+    return review
 
 
-def _get_models_folder(given: ApiContext) -> Path:
-    if given.models_dir is None:
+def _get_models_folder(context: ApiContext) -> Path:
+    if context.models_dir is None:
         raise NotFound("this service has no folder of models (provision.models_dir)")
-    return given.models_dir
+    return context.models_dir
 
 
-def _get_table_path(given: ApiContext, name: str) -> Path:
-    if name not in list_tables(given):
-        raise NotFound(f"there is no table {name} in {given.tables_dir} (provision.tables_dir)")
-    assert given.tables_dir is not None  # noqa: S101 - it holds the table
-    return given.tables_dir / name
+def _get_table_path(context: ApiContext, name: str) -> Path:
+    if name not in list_tables(context):
+        raise NotFound(f"there is no table {name} in {context.tables_dir} (provision.tables_dir)")
+    assert context.tables_dir is not None  # noqa: S101 - it holds the table
+    return context.tables_dir / name
 
 
 def _check_twin_answers(

@@ -1,4 +1,4 @@
-"""Applies the quotas of `services.access.quotas` to requests: whose quota counts, and which."""
+"""Counts requests against the quotas of `web.identity.quotas`, each for the holder of a quota."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from mirage.web.shared.auth.socket_owner import to_client_name
 FORECASTS_AT_ONCE = 8
 """Forecasts computed at once. Starlette has 40 threads, so the other requests keep theirs."""
 
-OF_AN_ADDRESS = 5
+USERS_PER_ADDRESS = 5
 """How many users' quotas an address has for callers without a credential, since many users may
 share the address of a login node or a proxy."""
 
@@ -28,57 +28,68 @@ class Quota:
     def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
         self._quotas = quotas
         self._writes = RateLimiter(quotas.writes_burst, quotas.writes_per_minute, clock)
-        each, all_of = quotas.forecasts_per_minute, OF_AN_ADDRESS * quotas.forecasts_per_minute
-        self._forecasts = RateLimiter(each, each, clock)
-        self._forecasts_of = RateLimiter(all_of, all_of, clock)
-        said = "the service is making too many forecasts: try again in a moment"
-        self._foretelling = Slots(FORECASTS_AT_ONCE, said, 1)
-        said = "the service is writing too many files, or half of them are yours: try again later"
-        self.exports = Slots(quotas.exports, said, _SLOT_S)
+        per_user, per_address = (
+            quotas.forecasts_per_minute,
+            USERS_PER_ADDRESS * quotas.forecasts_per_minute,
+        )
+        self._forecasts = RateLimiter(per_user, per_user, clock)
+        self._address_forecasts = RateLimiter(per_address, per_address, clock)
+        message = "the service is making too many forecasts: try again in a moment"
+        self._forecast_slots = Slots(FORECASTS_AT_ONCE, message, 1)
+        message = (
+            "the service is writing too many files, or half of them are yours: try again later"
+        )
+        self.exports = Slots(quotas.exports, message, _SLOT_S)
 
     @property
     def export_s(self) -> int:
         return self._quotas.export_s
 
-    def check_write(self, who: QuotaHolder) -> None:
+    def check_write(self, holder: QuotaHolder) -> None:
         """Count a change. Raises TooMany if the holder has made too many."""
-        burst, each = self._quotas.writes_burst, self._quotas.writes_per_minute
-        said = f"one user may make {burst} changes at once, and then {each} a minute"
-        self._writes.check_rate(who.name, f"too many changes: {said} (quota.writes_per_minute)")
+        burst, per_minute = self._quotas.writes_burst, self._quotas.writes_per_minute
+        rule = f"one user may make {burst} changes at once, and then {per_minute} a minute"
+        self._writes.check_rate(holder.name, f"too many changes: {rule} (quota.writes_per_minute)")
 
     @contextmanager
-    def limit_forecasts(self, who: QuotaHolder) -> Iterator[None]:
+    def limit_forecasts(self, holder: QuotaHolder) -> Iterator[None]:
         """Count a forecast, and hold a slot while it is made. Raises TooMany."""
-        each = self._quotas.forecasts_per_minute
-        said = f"one user may ask for {each} forecasts a minute (quota.forecasts_per_minute)"
-        if who.known:
-            self._forecasts.check_rate(who.name, said)
+        per_minute = self._quotas.forecasts_per_minute
+        rule = f"one user may ask for {per_minute} forecasts a minute (quota.forecasts_per_minute)"
+        if holder.is_known:
+            self._forecasts.check_rate(holder.name, rule)
         else:
-            said = f"{said}, and one address without credentials for {OF_AN_ADDRESS} times as many"
-            self._forecasts_of.check_rate(who.name, said)
-        with self._foretelling.acquire_slot(who):
+            rule = (
+                f"{rule}, and one address without credentials for {USERS_PER_ADDRESS} times as many"
+            )
+            self._address_forecasts.check_rate(holder.name, rule)
+        with self._forecast_slots.acquire_slot(holder):
             yield
 
 
 def get_quota(request: Request) -> Quota:
-    found: Quota = request.app.state.quota
-    return found
+    quota: Quota = request.app.state.quota
+    return quota
 
 
-def get_asker(request: Request) -> QuotaHolder:
+def get_quota_holder(request: Request) -> QuotaHolder:
     """Return whose quota counts: the holder of the verified credential, else the address."""
-    who: Caller | None = getattr(request.state, "who", None)
-    return QuotaHolder(get_client_address(request), known=False) if who is None else to_asker(who)
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return (
+        QuotaHolder(get_client_address(request), is_known=False)
+        if caller is None
+        else to_quota_holder(caller)
+    )
 
 
-def to_asker(who: Caller) -> QuotaHolder:
+def to_quota_holder(caller: Caller) -> QuotaHolder:
     """Return whose quota counts for a caller.
 
     A token without a user has a quota of its own. All uids without an account share one.
     """
-    if who.uid == NOBODY_UID:
-        return QuotaHolder(who.via, known=True)
-    return QuotaHolder(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
+    if caller.uid == NOBODY_UID:
+        return QuotaHolder(caller.via, is_known=True)
+    return QuotaHolder(f"uid {caller.uid}" if caller.counts_alone else NO_ACCOUNT, is_known=True)
 
 
 def get_client_address(request: Request) -> str:
@@ -86,7 +97,7 @@ def get_client_address(request: Request) -> str:
     if request.client is None:
         return "unix socket"
     try:
-        found = ipaddress.ip_address(request.client.host)
+        address = ipaddress.ip_address(request.client.host)
     except ValueError:
         return request.client.host
-    return to_client_name(found)
+    return to_client_name(address)

@@ -10,7 +10,7 @@ from mirage.database.events import changes
 from mirage.database.schema.engine import Transaction
 from mirage.domain.callers.caller import Principal
 
-MOST = 96
+MAX_ENTRIES = 96
 """Answers kept in one process: a few ranges, for a few people who may see different things. A page
 is 40 KB."""
 
@@ -31,7 +31,7 @@ class _CachedResponse:
 class ResponseCache:
     """The latest answers of one process, keyed by what was asked for."""
 
-    _kept: OrderedDict[Hashable, _CachedResponse] = field(default_factory=OrderedDict)
+    _entries: OrderedDict[Hashable, _CachedResponse] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def get_or_make(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
@@ -42,18 +42,18 @@ class ResponseCache:
         and the others wait for it.
         """
         with self._lock:
-            made = self._kept.get(key)
-            if made is None or made.version != version:
-                made = self._kept[key] = _CachedResponse(version)
-            self._kept.move_to_end(key)
-            while len(self._kept) > MOST:
-                self._kept.popitem(last=False)
-        with made.lock:
-            if not made.done:
-                made.answer, made.done = make(), True
-        return made.answer  # type: ignore[no-any-return] # of the same maker
+            entry = self._entries.get(key)
+            if entry is None or entry.version != version:
+                entry = self._entries[key] = _CachedResponse(version)
+            self._entries.move_to_end(key)
+            while len(self._entries) > MAX_ENTRIES:
+                self._entries.popitem(last=False)
+        with entry.lock:
+            if not entry.done:
+                entry.answer, entry.done = make(), True
+        return entry.answer  # type: ignore[no-any-return] # of the same maker
 
-    def get_lookback(
+    def get_or_make_report(
         self,
         make: Callable[[Transaction, int, int, int, Principal], T],
         tx: Transaction,
@@ -63,12 +63,12 @@ class ResponseCache:
         """Return the answer of `make` for this reader, from the cache where that is still good.
 
         `span` is (cluster, since, until). An answer is good until the cluster's next change
-        (`store.events.changes`).
+        (`database.events.changes`).
         """
         cluster_id, since, until = span
-        own = None if reader.can_see_all_chains else reader.build_own_rows()
-        seen = (reader.is_admin, reader.hidden, own)
-        key = (make.__qualname__, cluster_id, until - since, seen)
+        own_rows = None if reader.can_see_all_chains else reader.build_own_rows()
+        visibility = (reader.is_admin, reader.hidden, own_rows)
+        key = (make.__qualname__, cluster_id, until - since, visibility)
         version = (changes.read_newest_seq(tx, cluster_id), until)
         return self.get_or_make(key, version, lambda: make(tx, *span, reader))
 

@@ -12,5 +12,5 @@ def list_routes(app: FastAPI) -> list[Any]:
     Newer releases of FastAPI keep an included router whole, and have a function that resolves it.
     """
     resolve = getattr(routing, "iter_route_contexts", None)
-    found: Iterable[Any] = app.routes if resolve is None else resolve(app.routes)
-    return list(found)
+    routes: Iterable[Any] = app.routes if resolve is None else resolve(app.routes)
+    return list(routes)

@@ -21,13 +21,13 @@ def reject_unknown_parameters(request: Request) -> None:
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
         return
-    known = _collect_parameters(route.dependant)
-    times = Counter(name for name, _ in request.query_params.multi_items())
-    faults = [_build_fault(name, known) for name in times if name not in known]
+    parameters = _collect_parameters(route.dependant)
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    faults = [_build_fault(name, parameters) for name in counts if name not in parameters]
     faults += [
-        Fault(f"the query has it {many} times, and it takes one value", parameter=name)
-        for name, many in times.items()
-        if many > 1 and not known.get(name, True)
+        Fault(f"the query has it {count} times, and it takes one value", parameter=name)
+        for name, count in counts.items()
+        if count > 1 and not parameters.get(name, True)
     ]
     if faults:
         detail = "; ".join(f"{fault.parameter}: {fault.detail}" for fault in faults)
@@ -36,10 +36,10 @@ def reject_unknown_parameters(request: Request) -> None:
 
 def _collect_parameters(dependant: Dependant) -> dict[str, bool]:
     """Return whether each parameter is a list, by its name."""
-    found = {field.alias: _is_list(field.field_info) for field in dependant.query_params}
-    for each in dependant.dependencies:
-        found |= _collect_parameters(each)
-    return found
+    parameters = {field.alias: _is_list(field.field_info) for field in dependant.query_params}
+    for dependency in dependant.dependencies:
+        parameters |= _collect_parameters(dependency)
+    return parameters
 
 
 def _is_list(parameter: FieldInfo) -> bool:
@@ -47,10 +47,16 @@ def _is_list(parameter: FieldInfo) -> bool:
     return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))
 
 
-def _build_fault(name: str, known: Collection[str]) -> Fault:
-    shown = name[:64]
-    near = get_close_matches(shown, known, n=1, cutoff=0.5)
-    if near:
-        return Fault(f"there is no such parameter: did you mean {near[0]}?", parameter=shown)
-    told = f"this address takes {', '.join(sorted(known))}" if known else "this address takes none"
-    return Fault(f"there is no such parameter: {told}", parameter=shown)
+def _build_fault(name: str, parameters: Collection[str]) -> Fault:
+    short_name = name[:64]
+    suggestions = get_close_matches(short_name, parameters, n=1, cutoff=0.5)
+    if suggestions:
+        return Fault(
+            f"there is no such parameter: did you mean {suggestions[0]}?", parameter=short_name
+        )
+    hint = (
+        f"this address takes {', '.join(sorted(parameters))}"
+        if parameters
+        else "this address takes none"
+    )
+    return Fault(f"there is no such parameter: {hint}", parameter=short_name)

@@ -190,7 +190,7 @@ def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
 
 
 def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
-    cluster = SlurmCli(patience=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1))
+    cluster = SlurmCli(backoff=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1))
     slurm_rig.testbed.stop_ctld()
     try:
         with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):

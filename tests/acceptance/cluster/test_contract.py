@@ -40,7 +40,7 @@ class Rig(Protocol):
         """A second standby, whose user asks for these nodes (--nodelist)."""
         ...
 
-    def asked_nodes(self, job_id: JobId) -> str:
+    def requested_nodes(self, job_id: JobId) -> str:
         """The nodes that a job asks for by name; empty: any."""
         ...
 
@@ -87,7 +87,7 @@ class SimulatedRig:
         )
         return JobId(self.cluster.simulator.inject(standby))
 
-    def asked_nodes(self, job_id: JobId) -> str:
+    def requested_nodes(self, job_id: JobId) -> str:
         record = self.cluster.simulator.find(job_id)
         assert record is not None
         return ",".join(self._names[number] for number in record.node_list)
@@ -186,18 +186,18 @@ def test_a_standby_that_asks_for_nodes_itself_is_not_pinned_and_keeps_them(rig: 
     assert find(rig, standby).dependency == f"{behind(rig)}(unfulfilled)"
     rig.cluster.free_standby(standby, owner=owner_of(rig), dependency="")
     rig.cluster.set_dependency(standby, owner=owner_of(rig), dependency=behind(rig))
-    assert rig.asked_nodes(standby) == nodes
+    assert rig.requested_nodes(standby) == nodes
 
 
 def test_what_is_pinned_may_be_let_off_and_pinned_again(rig: Rig) -> None:
     nodes = find(rig, rig.predecessor).node_list
     for _ in range(2):
         rig.cluster.pin_standby(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
-        assert rig.asked_nodes(rig.standby) == nodes
+        assert rig.requested_nodes(rig.standby) == nodes
         told = rig.cluster.fetch_requested_nodes([rig.predecessor, rig.standby])
         assert told == {rig.standby: nodes}
         rig.cluster.set_dependency(rig.standby, owner=owner_of(rig), dependency=behind(rig))
-        assert rig.asked_nodes(rig.standby) == ""
+        assert rig.requested_nodes(rig.standby) == ""
         assert rig.cluster.fetch_requested_nodes([rig.standby]) == {}
 
 
@@ -364,7 +364,7 @@ def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
     after = find(rig, rig.standby)
     told = [(job.state, job.dependency, job.reason) for job in (before, after)]
     assert told[0] == told[1]
-    assert rig.asked_nodes(rig.standby) == ""
+    assert rig.requested_nodes(rig.standby) == ""
     assert find(rig, rig.predecessor).state is JobState.RUNNING
 
 
@@ -375,17 +375,23 @@ def test_a_dependency_that_was_changed_since_the_look_is_not_overwritten(rig: Ri
     newer = f"{behind(rig)},afternotok:{rig.predecessor}"
     cluster.set_dependency(rig.standby, owner=owner, dependency=newer)
     moves: list[Callable[[], None]] = [
-        lambda: cluster.free_standby(rig.standby, owner=owner, dependency="", seen=seen),
-        lambda: cluster.set_dependency(rig.standby, owner=owner, dependency="", seen=seen),
+        lambda: cluster.free_standby(
+            rig.standby, owner=owner, dependency="", expected_dependency=seen
+        ),
+        lambda: cluster.set_dependency(
+            rig.standby, owner=owner, dependency="", expected_dependency=seen
+        ),
         lambda: cluster.pin_standby(
-            rig.standby, owner=owner, dependency="", node_list="anything", seen=seen
+            rig.standby, owner=owner, dependency="", node_list="anything", expected_dependency=seen
         ),
     ]
     for move in moves:
         with pytest.raises(JobChanged, match="is not moved: its dependency was"):
             move()
     assert normalize_dependency(find(rig, rig.standby).dependency) == newer
-    cluster.set_dependency(rig.standby, owner=owner, dependency=behind(rig), seen=newer)
+    cluster.set_dependency(
+        rig.standby, owner=owner, dependency=behind(rig), expected_dependency=newer
+    )
 
 
 def test_a_running_job_cannot_be_freed(rig: Rig) -> None:

@@ -85,7 +85,7 @@ def scene(slurm_host: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     waiting, cancelled = (submit(slurm_host, f"--comment={MARK}") for _ in range(2))
     slurm_host.run(["scancel", str(cancelled)], user="alice")
-    cluster = SlurmCli(timeout_s=120, patience=QUICK)
+    cluster = SlurmCli(timeout_s=120, backoff=QUICK)
     made = Scene(slurm_host, cluster, waiting, cancelled, int(time.time()))
 
     def recorded() -> bool:

@@ -17,7 +17,7 @@ from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.commands import squeue
@@ -39,7 +39,9 @@ class AtOnce(Always):
         super().__init__(name, Forecast(p50_s=0.0, p90_s=600.0))
 
 
-FREES = Rules(policy=AtOnce, default="always", limits=Limits(demote_after=2, demote_error_s=1.0))
+FREES = DecisionSettings(
+    get_policy=AtOnce, default_policy="always", limits=Limits(demote_after=2, demote_error_s=1.0)
+)
 
 
 class OwnersScene:
@@ -68,11 +70,11 @@ class OwnersScene:
             link_sync.sync_links(tx, 1, marked, queue.taken_at, queue=queue)
         return queue
 
-    def tick(self, rules: Rules = FREES) -> None:
-        self.provision(self.look(), rules)
+    def tick(self, settings: DecisionSettings = FREES) -> None:
+        self.provision(self.look(), settings)
 
-    def provision(self, queue: Queue, rules: Rules = FREES) -> None:
-        provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    def provision(self, queue: Queue, settings: DecisionSettings = FREES) -> None:
+        provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), settings)
 
     def is_eligible(self, job_id: JobId) -> bool:
         return self.testbed.job(job_id)["Dependency"] == "(null)"
@@ -131,7 +133,7 @@ def test_plans_of_ones_own_that_ask_for_all_nodes_leave_the_budget_to_others(
     owners.testbed.wait_until(
         lambda: all(map(owners.is_eligible, hers)), 180, "Slurm to carry out her plans"
     )
-    owners.tick(Rules(policy=AtOnce, default="always", limits=limits))
+    owners.tick(DecisionSettings(get_policy=AtOnce, default_policy="always", limits=limits))
     with owners.store.read() as tx:
         row = decisions.find_last_decision(tx, 1, ChainId("bobs00000003"), 2)
         links = [chains.list_links(tx, 1, ChainId(f"wides{n:07}"))[-1] for n in (1, 2)]

@@ -18,7 +18,7 @@ from mirage.slurm.clients.query_gate import BackoffSettings
 from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.clients.restd.http import RestHttp
 from mirage.slurm.clients.restd.token import TokenFile
-from tests.support.cluster.rest_host import RestHost, only, started
+from tests.support.cluster.rest_host import RestHost, build_version_options, running_slurmrestd
 from tests.support.cluster.slurm_rig import SlurmRig, uid_of
 
 pytestmark = pytest.mark.slurm
@@ -132,9 +132,9 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
 ) -> None:
     """The site of these tests has one."""
     version = rest_host.cluster().get_dialect().version
-    words = [word.partition(",")[0] for word in only(slurm_rig.testbed, version)]
+    words = [word.partition(",")[0] for word in build_version_options(slurm_rig.testbed, version)]
     more = [] if words[0] == "-s" else ["-s", "openapi/slurmctld"]
-    with started(slurm_rig.testbed, *words, *more) as host:
+    with running_slurmrestd(slurm_rig.testbed, *words, *more) as host:
         with pytest.raises(ClusterUnavailable, match="start it without -s"):
             host.cluster(commands=SlurmCli()).fetch_job_records([slurm_rig.standby])
         assert host.cluster().fetch_queue().find_job(slurm_rig.standby)
@@ -159,7 +159,7 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     token = TokenFile(rest_host.token_file("mirage")).load_token
     impatient = Slurmrestd(
         RestHttp(rest_host.socket, timeout_s=2, identity=token),
-        patience=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1),
+        backoff=BackoffSettings(first_pause_s=0.1, longest_pause_s=0.1),
     )
     slurm_rig.testbed.stop_dbd()
     slurm_rig.testbed.stop_ctld()

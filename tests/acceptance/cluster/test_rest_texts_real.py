@@ -8,7 +8,7 @@ import pytest
 from mirage.domain.job import Job, JobId
 from mirage.domain.ports import Cluster
 from mirage.slurm.clients.cli.client import SlurmCli
-from tests.support.cluster.hostile_jobs import shown
+from tests.support.cluster.hostile_jobs import decode_as_read
 from tests.support.cluster.rest_host import RestHost
 from tests.support.cluster.slurm_rig import SlurmRig
 
@@ -47,7 +47,7 @@ def test_texts_stay_texts(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     assert {job_id for job_id, *_ in who(rest)} >= set(ids)
     found = told(rest, ids)
     assert {job: (found[job].comment, found[job].name) for job in made} == {
-        job: (shown(text), shown(text)) for job, text in made.items()
+        job: (decode_as_read(text), decode_as_read(text)) for job, text in made.items()
     }
     assert found == told(commands, ids)
     testbed.run(["scancel", *map(str, made)], user="bob")

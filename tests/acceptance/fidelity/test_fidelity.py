@@ -40,7 +40,7 @@ def test_plans_are_those_of_squeue_start(
     with record.site_for_fidelity(slurm_host):
         told = record.record_scene(recorder, script, warm_s=warm_s)
     plans = judge_plans(_judged(told, tmp_path))
-    assert len(plans.both) > 150
+    assert len(plans.starts) > 150
     assert plans.agreement() >= _AGREE_AT_LEAST, plans.misses()
 
 

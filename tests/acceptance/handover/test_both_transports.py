@@ -28,7 +28,7 @@ def by_commands(scene: Scene) -> Iterator[tuple[Gate, str]]:
 
 @contextmanager
 def by_slurmrestd(scene: Scene) -> Iterator[tuple[Gate, str]]:
-    with rest_host.started(scene.testbed) as host:
+    with rest_host.running_slurmrestd(scene.testbed) as host:
         own = scene.root / "mirage" / "own.jwt"
         own.touch(mode=0o600)
         own.write_text(host.token("mirage", 360_000).text)

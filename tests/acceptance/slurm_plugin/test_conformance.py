@@ -54,7 +54,7 @@ def plain(side: Side, troubled: tuple[Babbler, Babbler]) -> Iterator[Made]:
     ]
     answers = side.run(calls)
     pairs = [Pair(*two) for two in zip(answers[::2], answers[1::2], strict=True)]
-    yield Made(side, pairs, side.shown())
+    yield Made(side, pairs, side.read_jobs())
     side.testbed.cancel_all()
     side.shut(shut=False)
 
@@ -64,7 +64,7 @@ def plain(side: Side, troubled: tuple[Babbler, Babbler]) -> Iterator[Made]:
 )
 def test_a_plain_call_is_the_real_sbatch(plain: Made, index: int) -> None:
     pair = plain.pairs[index]
-    assert pair.mine.said() == pair.real.said()
+    assert pair.mine.get_output() == pair.real.get_output()
     assert len(pair.mine.own_lines()) == CALLS[index][0].tells_the_script_of_us()
     assert len(pair.mine.jobs) == len(pair.real.jobs)
     for mine, real in zip(pair.mine.jobs, pair.real.jobs, strict=True):
@@ -74,7 +74,7 @@ def test_a_plain_call_is_the_real_sbatch(plain: Made, index: int) -> None:
 
 
 def test_a_plain_call_asks_no_service(plain: Made, troubled: tuple[Babbler, Babbler]) -> None:
-    assert [server.asked for server in troubled] == [0, 0]
+    assert [server.requests for server in troubled] == [0, 0]
     known = plain.side.scene.api("/api/v1/chains")["items"]  # a mark in a comment is found in time
     assert [chain for chain in known if chain["links_planned"] is not None] == []
     assert not (plain.side.home / "state").exists()
@@ -101,7 +101,7 @@ def chained(plain: Made) -> Made:
     answers = side.run(calls)
     real = {made: pair.real for (made, _), pair in zip(CALLS, plain.pairs, strict=True)}
     pairs = [Pair(real[made], mine) for made, mine in zip(CHAINED, answers, strict=True)]
-    return Made(side, pairs, side.shown())
+    return Made(side, pairs, side.read_jobs())
 
 
 def cannot_be_a_chain(made: Invocation) -> bool:
@@ -120,10 +120,10 @@ def test_a_chain_is_answered_as_its_first_job_is(chained: Made, index: int) -> N
         assert (pair.mine.code, pair.mine.stdout, pair.mine.jobs) == (1, "", ())
         assert pair.mine.stderr.startswith("sbatch: error: mirage: a job ")
         return
-    code, stdout, stderr = pair.real.said()
-    assert pair.mine.said()[:2] == (code, stdout)
+    code, stdout, stderr = pair.real.get_output()
+    assert pair.mine.get_output()[:2] == (code, stdout)
     if "-v" not in made.words and "SBATCH_DEBUG" not in made.env:  # which tell of the comment
-        assert pair.mine.said()[2] == stderr
+        assert pair.mine.get_output()[2] == stderr
     assert len(pair.mine.own_lines()) <= 1 + made.tells_the_script_of_us()
     assert len(pair.mine.jobs) == len(pair.real.jobs)
     for mine, real in zip(pair.mine.jobs, pair.real.jobs, strict=True):
@@ -167,7 +167,7 @@ def test_the_service_is_told_what_was_asked(chained: Made) -> None:
     assert [shown[name] for name in names] == [3, 86400, 0, "all", "serve", "standby"]
     assert (shown["overlap_price"], shown["policy"]) == (0.25, "average")
     first, second, third = answer.jobs
-    dependency = chained.side.shown()[third]["Dependency"]
+    dependency = chained.side.read_jobs()[third]["Dependency"]
     assert set(dependency.split(",")) == {f"afterany:{job}(unfulfilled)" for job in (first, second)}
 
 

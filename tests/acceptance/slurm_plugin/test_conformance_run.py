@@ -152,14 +152,14 @@ def runs(side: Side) -> list[Run]:
         calls.append(side.call(made.with_words("--mirage-chain=1"), wrapped=True))
     answers = side.run(calls)
     side.wait_for([job for answer in answers for job in answer.jobs], 60)
-    shown = side.shown()
+    shown = side.read_jobs()
     return [Run(side, *two, shown) for two in zip(answers[::2], answers[1::2], strict=True)]
 
 
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=[str(made) for made in CALLS])
 def test_the_program_sees_what_it_would_have_seen(runs: list[Run], index: int) -> None:
     run = runs[index]
-    assert run.mine.said() == run.real.said()
+    assert run.mine.get_output() == run.real.get_output()
     assert len(run.mine.own_lines()) <= 1
     real, mine = (run.shown[answer.jobs[0]] for answer in (run.real, run.mine))
     for name in ("JobState", "WorkDir", "JobName", "TimeLimit"):

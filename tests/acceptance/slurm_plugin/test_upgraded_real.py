@@ -168,16 +168,16 @@ def test_a_link_of_an_older_plugins_chain_asks_the_service_by_todays(
         env={"MIRAGE_URL": service.url},
     )
     assert done.returncode == 0, done.stderr
-    alice.until(lambda: bool(service.asked), "a question of the old plugin's")
+    alice.until(lambda: bool(service.requests), "a question of the old plugin's")
     upgrade(alice)
 
     def asked(times: int) -> bool:
-        return len(service.asked) >= times
+        return len(service.requests) >= times
 
-    since = len(service.asked)
+    since = len(service.requests)
     alice.until(lambda: asked(since + 3), "questions of today's plugin")
     assert alice.says("jobs/2") is None
-    named = [names_the_service(alice, service.asked[n][1]) for n in (0, -1)]
+    named = [names_the_service(alice, service.requests[n][1]) for n in (0, -1)]
     assert named == [False, True]
     service.answers = [{"submit_now": True, "ask_again_s": 1}]
     alice.await_lines(
@@ -192,4 +192,4 @@ def test_a_link_of_an_older_plugins_chain_asks_the_service_by_todays(
     alice.until(lambda: len(alice.lines()) == 6, "the links' ends")
     ends = [f"end 1, next {jobs[1]}", f"end 2, next {jobs[2]}", "end 3, next "]
     assert sorted(alice.lines()[3:]) == ends
-    assert {path for path, _ in service.asked} == {f"/api/v1/chains/{alice.chain.name}/next"}
+    assert {path for path, _ in service.requests} == {f"/api/v1/chains/{alice.chain.name}/next"}

@@ -13,7 +13,7 @@ from mirage.domain.decision import Action, Decision, Forecast, PolicyView
 from mirage.domain.ports import Policy
 from mirage.errors import NotFound
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from tests.support.cluster.commands import FakeCommands
@@ -41,7 +41,7 @@ class Early(Always):
 
 
 PLAIN = "afterany:11(unfulfilled)"
-FREES = Rules(policy=Always, default="always")
+FREES = DecisionSettings(get_policy=Always, default_policy="always")
 
 
 def look(
@@ -49,11 +49,11 @@ def look(
     commands: FakeCommands,
     comment: str = "",
     dependency: str = PLAIN,
-    rules: Rules = FREES,
+    settings: DecisionSettings = FREES,
 ) -> list[Action]:
     """What is decided of link 2 while link 1 has 55 minutes left; the policy would free it."""
     show_two_links(commands, comment, dependency)
-    Worker(store, Clock(), 1, rules=rules).run_tick()
+    Worker(store, Clock(), 1, settings=settings).run_tick()
     with store.read() as tx:
         return [row.action for row in decisions.list_link_decisions(tx, 1, CHAIN, 2, last=9)]
 
@@ -85,15 +85,15 @@ def test_a_plan_of_its_running_link_obeys_the_admins_limits(
     acting_store: Store, no_accounting: FakeCommands
 ) -> None:
     limits = Limits(account_overlap_node_h=0)
-    rules = Rules(policy=Early, default="early", limits=limits)
-    assert look(acting_store, no_accounting, dependency=PLANNED, rules=rules) == [Action.HOLD]
+    settings = DecisionSettings(get_policy=Early, default_policy="early", limits=limits)
+    assert look(acting_store, no_accounting, dependency=PLANNED, settings=settings) == [Action.HOLD]
 
 
 def test_a_plan_of_its_running_link_is_not_moved(
     acting_store: Store, no_accounting: FakeCommands
 ) -> None:
-    rules = Rules(policy=Early, default="early")
-    assert look(acting_store, no_accounting, dependency=PLANNED, rules=rules) == [Action.WAIT]
+    settings = DecisionSettings(get_policy=Early, default_policy="early")
+    assert look(acting_store, no_accounting, dependency=PLANNED, settings=settings) == [Action.WAIT]
 
 
 @pytest.mark.parametrize(
@@ -169,5 +169,9 @@ def test_a_policy_that_is_gone_does_not_fill_the_log(
 
     with capture_logs() as said:
         for _ in range(50):
-            look(acting_store, no_accounting, rules=Rules(policy=is_gone, default="gone"))
+            look(
+                acting_store,
+                no_accounting,
+                settings=DecisionSettings(get_policy=is_gone, default_policy="gone"),
+            )
     assert 0 < len([line for line in said if line["event"] == "a policy failed"]) <= 20

@@ -11,7 +11,7 @@ from mirage.domain.chain import ChainId, ChainState, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import NotAllowed
 from mirage.policies.rules.lead_rules import Reactive
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.slurm_jobs import (
     ALICE,
@@ -79,8 +79,8 @@ def told(store: Store, *, uid: int = ALICE, job_id: int = 11) -> None:
 
 def ticked(store: Store, *jobs: Job, now: int = NOW + 60) -> None:
     """As the service does it."""
-    rules = Rules(policy=lambda _: Reactive(), default="reactive")
-    Worker(store, Written(*jobs, now=now), 1, rules=rules).run_tick()
+    settings = DecisionSettings(get_policy=lambda _: Reactive(), default_policy="reactive")
+    Worker(store, Written(*jobs, now=now), 1, settings=settings).run_tick()
 
 
 @pytest.mark.parametrize("state", [ChainState.ACTIVE, ChainState.PAUSED, ChainState.CANCELLED])

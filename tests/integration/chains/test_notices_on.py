@@ -5,18 +5,18 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import select
 
-from mirage.chains.notices.notices import Channel, Watch
+from mirage.chains.notices.notices import Channel, NoticeRecorder
 from mirage.database.events import outbox
 from mirage.database.schema.engine import Store
 from mirage.database.schema.tables import notices, situations
 from mirage.domain.job import Job, JobState
 from mirage.policies.rules.lead_rules import Reactive
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.slurm_jobs import HOUR, NOW, Written, ended, register, running, standby
 
 DAY = 86400
-ON, OFF = Watch(channels=(Channel.OWNER,)), None
+ON, OFF = NoticeRecorder(channels=(Channel.OWNER,)), None
 
 
 @dataclass
@@ -25,10 +25,12 @@ class Rounds:
 
     store: Store
 
-    def run(self, watch: Watch | None, at: int, *jobs: Job) -> list[tuple[str, str]]:
+    def run(self, recorder: NoticeRecorder | None, at: int, *jobs: Job) -> list[tuple[str, str]]:
         """One round at that instant; return (event, state) of all notices that were written."""
-        rules = Rules(policy=lambda _: Reactive(), default="reactive")
-        Worker(self.store, Written(*jobs, now=at), 1, rules=rules, watch=watch).run_tick()
+        settings = DecisionSettings(get_policy=lambda _: Reactive(), default_policy="reactive")
+        Worker(
+            self.store, Written(*jobs, now=at), 1, settings=settings, notices=recorder
+        ).run_tick()
         with self.store.read() as tx:
             rows = tx.execute(select(notices.c.event, notices.c.state).order_by(notices.c.id))
             return [(row.event, row.state) for row in rows]

@@ -18,7 +18,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.policies.rules.lead_rules import AtOnce, Reactive
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params, SimJob
 from tests.support.slurm.printed_jobs import reread_queue_job
@@ -49,11 +49,13 @@ class RequestScene:
         with store.begin() as tx:
             self.cluster_id = clusters.ensure_cluster(tx, "lab")
         policies = {p.name: p for p in (Reactive(), AtOnce())}
-        self.worker = self.new_worker(Rules(policy=lambda name: policies[name], default=policy))
+        self.worker = self.new_worker(
+            DecisionSettings(get_policy=lambda name: policies[name], default_policy=policy)
+        )
         self.worker.run_tick()
 
-    def new_worker(self, rules: Rules) -> Worker:
-        return Worker(self.store, self.cluster, self.cluster_id, rules=rules)
+    def new_worker(self, settings: DecisionSettings) -> Worker:
+        return Worker(self.store, self.cluster, self.cluster_id, settings=settings)
 
     def mode(self, mode: Mode) -> None:
         with self.store.begin() as tx:
@@ -273,7 +275,9 @@ def _given_up(job: Job) -> Job:
 def test_what_one_worker_held_the_next_one_releases(scene: RequestScene) -> None:
     scene.ask(ChainState.PAUSED)
     scene.tick()
-    scene.worker = scene.new_worker(Rules(policy=lambda _: Reactive(), default="reactive"))
+    scene.worker = scene.new_worker(
+        DecisionSettings(get_policy=lambda _: Reactive(), default_policy="reactive")
+    )
     scene.ask(ChainState.ACTIVE)
     scene.tick()
     assert not scene.held(2)

@@ -27,13 +27,13 @@ from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, running
 from tests.support.provision.slurm_jobs import standby as held
 
-RULES = Rules(policy=Always, default="always")
+SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 MINUTE = 60
 
 
@@ -43,17 +43,17 @@ class Scene:
     def __init__(self, store: Store, *, forgets: bool) -> None:
         self.store, self._forgets = store, forgets
         self.cluster = Written(running(1), held(2))
-        self.rules = RULES
+        self.settings = SETTINGS
         with store.begin() as tx:
             clusters.ensure_cluster(tx, "lab")
 
     def show(self, *jobs: Job) -> None:
-        self.cluster.shown = list(jobs)
+        self.cluster.jobs = list(jobs)
 
     def tick(self, after_s: int = MINUTE) -> None:
         self.forget()
         self.cluster.at += after_s
-        Worker(self.store, self.cluster, 1, rules=self.rules).run_tick()
+        Worker(self.store, self.cluster, 1, settings=self.settings).run_tick()
         self.forget()
 
     def forget(self) -> None:
@@ -98,7 +98,7 @@ def undone_each_minute(scene: Scene) -> object:
 
 def refused(scene: Scene) -> object:
     scene.tick()
-    scene.cluster.trouble["suspend"] = ClusterRefused("Access denied")
+    scene.cluster.errors["suspend"] = ClusterRefused("Access denied")
     scene.ask(ChainState.PAUSED)
     for _ in range(5):
         scene.tick()
@@ -179,7 +179,7 @@ def submitted_by_the_running_link(scene: Scene) -> object:
 def demoted(scene: Scene) -> object:
     """A demotion ends by itself a day later; until then nothing is moved."""
     limits = Limits(demote_after=1, demote_error_s=10.0)
-    scene.rules = Rules(policy=Always, default="always", limits=limits)
+    scene.settings = DecisionSettings(get_policy=Always, default_policy="always", limits=limits)
     scene.tick()
     scene.mode(Mode.ACT)
     with scene.store.begin() as tx:

@@ -86,7 +86,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eligible=np.full(len(sim.start), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
     )
     known = replay.Replay(
-        workload=sim.workload, logged=nothing, read=len(jobs), refused={}, assumed={}, named={}
+        workload=sim.workload,
+        logged=nothing,
+        read=len(jobs),
+        refused={},
+        assumed={},
+        rows_by_reason={},
     )
     write_jobs(folder / "log.parquet", known, sim)
     return folder / "log.parquet"
@@ -236,7 +241,7 @@ def given_up(truth: Params, missing: float, *, runs: bool) -> replay.Replay:
         suspect=sim.start[rows] < 0,
     )
     return replay.Replay(
-        workload=workload, logged=logged, read=len(rows), refused={}, assumed={}, named={}
+        workload=workload, logged=logged, read=len(rows), refused={}, assumed={}, rows_by_reason={}
     )
 
 

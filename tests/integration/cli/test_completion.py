@@ -24,7 +24,7 @@ from tests.needed import absent
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links, look, read_running_job
 from tests.support.api.running import CHAIN, Client, Stage
-from tests.support.cli.shells import environment, typed
+from tests.support.cli.shells import environment, type_at_terminal
 from tests.support.patient import PATIENCE_S
 
 __all__ = ["client", "context", "stage", "store"]
@@ -196,7 +196,7 @@ def test_bash_completes_a_chain(client: Client, tmp_path: Path) -> None:
     rc.write_text(script("bash", tmp_path, client.url) + "PS1='READY> '\n")
     argv = [bash, "--noprofile", "--rcfile", str(rc), "-i"]
     environ = environment(tmp_path, client.url)
-    typed(argv, f"mirage chain show {BEGUN}\t", f"{BEGUN}{REST}", environ)
+    type_at_terminal(argv, f"mirage chain show {BEGUN}\t", f"{BEGUN}{REST}", environ)
 
 
 @pytest.mark.usefixtures("chain")
@@ -206,7 +206,7 @@ def test_zsh_completes_a_chain(client: Client, tmp_path: Path) -> None:
     rc = f"autoload -U compinit; compinit -D -u\n{own}\nPS1='READY> '\n"
     (tmp_path / ".zshrc").write_text(rc)
     environ = environment(tmp_path, client.url)
-    typed([zsh, "-d", "-i"], f"mirage chain show {BEGUN}\t", REST, environ)
+    type_at_terminal([zsh, "-d", "-i"], f"mirage chain show {BEGUN}\t", REST, environ)
 
 
 def test_zsh_shows_the_colons_of_a_help_line(client: Client, tmp_path: Path) -> None:
@@ -215,7 +215,9 @@ def test_zsh_shows_the_colons_of_a_help_line(client: Client, tmp_path: Path) -> 
     rc = f"autoload -U compinit; compinit -D -u\n{own}\nPS1='READY> '\n"
     (tmp_path / ".zshrc").write_text(rc)
     environ = environment(tmp_path, client.url)
-    typed([zsh, "-d", "-i"], "stty cols 120; mirage episodes --t\t\t", ": 48:00:00", environ)
+    type_at_terminal(
+        [zsh, "-d", "-i"], "stty cols 120; mirage episodes --t\t\t", ": 48:00:00", environ
+    )
 
 
 @pytest.mark.usefixtures("chain")

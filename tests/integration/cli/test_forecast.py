@@ -17,7 +17,7 @@ from mirage.domain.job_shape import JobShape
 from mirage.slurm.clients.auth import munge as real_munge
 from mirage.web.api.app import ApiContext
 from mirage.web.identity.quotas import Quotas
-from mirage.web.shared.quota import OF_AN_ADDRESS
+from mirage.web.shared.quota import USERS_PER_ADDRESS
 from tests.support.api.fixtures import context, stage, store
 from tests.support.api.rows import HOUR, look, read_running_job
 from tests.support.api.running import NOW, Client, Stage
@@ -86,8 +86,8 @@ def test_who_shares_an_address_with_many_is_asked_for_a_name(
         stopwatch=lambda: still,
     )
     with stage.serving(asked) as client:
-        shown = [run(*WORDS, "--json", url=client.url) for _ in range(OF_AN_ADDRESS + 2)]
-    assert [answer.code for answer in shown[:-1]] == [0] * (OF_AN_ADDRESS + 1)
+        shown = [run(*WORDS, "--json", url=client.url) for _ in range(USERS_PER_ADDRESS + 2)]
+    assert [answer.code for answer in shown[:-1]] == [0] * (USERS_PER_ADDRESS + 1)
     assert shown[-1].code == 1
     assert "quota.forecasts_per_minute" in shown[-1].err
 

@@ -50,7 +50,7 @@ def is_refused(answer: Answer) -> bool:
 def test_they_hear_nothing(forger: Forger, token: str, words: tuple[str, ...], by: str) -> None:
     more = {"MIRAGE_TOKEN_FILE": token} if by == "token" else {}
     answer = run(*words, url=forger.url, **more)
-    assert forger.heard() == ""
+    assert forger.read_requests() == ""
     assert is_refused(answer)
 
 
@@ -58,7 +58,7 @@ def test_a_token_goes_over_no_network_without_https(token: str) -> None:
     with forging(UNIDENTIFIED, uid=0, host=own_address()) as elsewhere:
         for words in (("list",), ("pause", CHAIN)):
             answer = run(*words, url=elsewhere.url, MIRAGE_TOKEN_FILE=token)
-            assert TOKEN not in elsewhere.heard()
+            assert TOKEN not in elsewhere.read_requests()
             assert answer.code == 5
             assert "Mirage sends a token over https alone" in answer.err
 
@@ -68,8 +68,8 @@ def test_a_redirect_is_followed_with_no_token(token: str) -> None:
         away = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {bob.url}/\r\n\r\n{{}}"
         with forging(UNIDENTIFIED, away, uid=0) as service:
             assert run("list", url=service.url, MIRAGE_TOKEN_FILE=token).code == 1
-            assert TOKEN in service.heard()
-        assert bob.heard() == ""
+            assert TOKEN in service.read_requests()
+        assert bob.read_requests() == ""
 
 
 def test_the_address_of_a_service_that_is_gone_is_not_its_successors(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_address_of_a_service_that_is_gone_is_not_its_successors(tmp_path: P
     with forging() as bob:
         (tmp_path / "url").write_text(f"{bob.url}\n")
         answer = run("list", MIRAGE_URL=(tmp_path / "url").read_text().strip())
-        assert bob.heard() == ""
+        assert bob.read_requests() == ""
         assert is_refused(answer)
 
 

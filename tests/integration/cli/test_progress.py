@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli.shells import environment, typed
+from tests.support.cli.shells import environment, type_at_terminal
 
 PROGRAM = """
 from mirage.cli.ui.progress import show_activity, show_progress
@@ -37,7 +37,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_a_terminal_sees_it(
     words: list[str], shown: str, end: str, environ: dict[str, str]
 ) -> None:
-    typed([sys.executable, *words], "", end, environ, ready=shown)
+    type_at_terminal([sys.executable, *words], "", end, environ, ready=shown)
 
 
 def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from mirage.domain.chain_cause import ChainRisk, Risk
 from tests.support.api.fixtures import client, context, stage, store
 from tests.support.api.rows import add_chain, add_links
 from tests.support.api.running import CHAIN, Client
-from tests.support.cli.shells import environment, typed
+from tests.support.cli.shells import environment, type_at_terminal
 from tests.support.mirage_process import Answer, run
 
 __all__ = ["client", "context", "stage", "store"]
@@ -103,7 +103,7 @@ def test_json_is_the_services(client: Client, tmp_path: Path) -> None:
 def test_at_a_terminal_it_stays_until_q(client: Client, tmp_path: Path) -> None:
     environ = environment(tmp_path, client.url) | {"TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
     program = f"{sys.executable} -m mirage top --every 1; echo LEFT-$?"
-    shown = typed(["/bin/sh", "-c", program], "q", "LEFT-", environ, ready="riskychain1")
+    shown = type_at_terminal(["/bin/sh", "-c", program], "q", "LEFT-", environ, ready="riskychain1")
     assert shown.endswith(("LEFT-", "LEFT-0\r\n", "LEFT-0"))
     assert "Traceback" not in shown
 

@@ -19,9 +19,10 @@ from mirage.database.schema.tables import jobs as table
 from mirage.domain.job import Job, JobId, JobState, compute_ready_at
 from mirage.domain.recent_history import RecentHistory
 from mirage.web.api.schemas.chain_schemas import JobView
+from tests.support.jobs import make_job
 from tests.support.paths import MIGRATIONS
 
-GONE = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED, nodes=1)
+GONE = make_job(1, submit=100, start=5000, end=5000, state=JobState.CANCELLED, nodes=1)
 """As accounting tells of a job that was cancelled while it waited."""
 AGAIN = Job(job_id=JobId(2), submit=1000, eligible=400, start=1500, state=JobState.RUNNING, nodes=1)
 """Requeued: it was submitted anew, and had been eligible before."""
@@ -54,7 +55,7 @@ def test_models_rules_pages_and_sums_tell_one_wait(store: Store, filled_cluster_
 
 INSTANTS = st.integers(min_value=1, max_value=9)
 RECORDS = st.builds(
-    Job,
+    make_job,
     job_id=st.integers(min_value=1, max_value=3).map(JobId),
     submit=st.integers(min_value=1, max_value=2),
     state=st.sampled_from(JobState),

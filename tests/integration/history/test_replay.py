@@ -127,13 +127,13 @@ def test_rows_left_out_are_counted_and_named(
     taken = read(tmp_path, {"job_id": "1"}, bad)
     assert [job.job_id for job in taken.workload.jobs] == [1]
     assert (taken.read, taken.refused, taken.assumed) == (2, {reason: 1}, {})
-    assert taken.named == {reason: [12]}
+    assert taken.rows_by_reason == {reason: [12]}
 
 
 def test_rows_that_do_not_read_are_counted_with_the_row_where_it_began(tmp_path: Path) -> None:
     taken = read(tmp_path, {}, {"job_id": "13", "end": SUBMIT + 50})
     assert taken.refused == {"end before start": 1}
-    assert taken.named == {"end before start": [2]}
+    assert taken.rows_by_reason == {"end before start": [2]}
 
 
 @pytest.mark.parametrize(
@@ -151,20 +151,20 @@ def test_what_is_assumed_is_counted_and_named(
     taken = read(tmp_path, odd, {"job_id": "13", "timelimit_s": 7200})
     job = taken.workload.jobs[0]
     assert (job.time_limit_s, job.run_s) == (limit_s, run_s)
-    assert (taken.refused, taken.assumed, taken.named) == ({}, {what: 1}, {what: [12]})
+    assert (taken.refused, taken.assumed, taken.rows_by_reason) == ({}, {what: 1}, {what: [12]})
 
 
 def test_a_repeated_id_is_another_job(tmp_path: Path) -> None:
     taken = read(tmp_path, {}, {"submit": SUBMIT + 50}, {"job_id": "20", "submit": SUBMIT + 60})
     assert [job.job_id for job in taken.workload.jobs] == [12, 21, 20]
-    assert taken.named == {replay.REPEATED: [12]}
+    assert taken.rows_by_reason == {replay.REPEATED: [12]}
     assert list(taken.logged.start) == [SUBMIT + 100] * 3
 
 
 def test_unsorted_rows_are_sorted_and_counted(tmp_path: Path) -> None:
     taken = read(tmp_path, {"job_id": "2", "submit": SUBMIT + 9}, {"job_id": "1"})
     assert [job.job_id for job in taken.workload.jobs] == [1, 2]
-    assert taken.named == {replay.UNSORTED: [1]}
+    assert taken.rows_by_reason == {replay.UNSORTED: [1]}
 
 
 def test_suspects_are_replayed_and_marked(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_on_nodes_whose_memory_counts_jobs_ask_for_theirs_per_node(tmp_path: Pat
 
 def test_where_memory_counts_a_row_without_it_is_counted(tmp_path: Path) -> None:
     taken = read(tmp_path, {"cpus": 2}, params=MEMORY)
-    assert (only(taken).memory_mib, taken.named) == (0, {asked_resources.NO_MEMORY: [12]})
+    assert (only(taken).memory_mib, taken.rows_by_reason) == (0, {asked_resources.NO_MEMORY: [12]})
     limited = Params(select_type=SelectType.CONS_TRES, qos=(Qos(max_memory_mib_pu=9),))
     assert read(tmp_path, {"cpus": 2}, params=limited).assumed == {asked_resources.NO_MEMORY: 1}
 
@@ -232,5 +232,5 @@ def test_what_slurm_would_refuse_is_left_out_and_named(tmp_path: Path) -> None:
     params = Params(nodes=4, partitions=(Partition(max_time_s=1800),))
     taken = read(tmp_path, {"job_id": "1", "timelimit_s": 1800}, {}, params=params)
     assert [job.job_id for job in taken.workload.jobs] == [1]
-    assert list(taken.named.values()) == [[12]]
+    assert list(taken.rows_by_reason.values()) == [[12]]
     assert list(taken.refused) == ["time limit over the partition's MaxTime"]

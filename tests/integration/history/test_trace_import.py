@@ -59,7 +59,7 @@ def test_a_file_is_useless_when_rows_were_refused_and_none_was_taken(
 ) -> None:
     good, bad, step = (f"{i}|1700000000|Unknown|Unknown|{state}" for i, state in GOOD_BAD_STEP)
     useless = {
-        rows: ingest(store, dump(tmp_path / "dump", *rows)).useless
+        rows: ingest(store, dump(tmp_path / "dump", *rows)).is_useless
         for rows in ((bad,), (bad, step), (step,), (), (good,), (good, bad), (bad, good))
     }
     assert [rows for rows, is_so in useless.items() if is_so] == [(bad,), (bad, step)]

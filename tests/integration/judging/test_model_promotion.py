@@ -22,5 +22,5 @@ def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> N
     outside = r"made/2 decides for: it was trained for 64 node\(s\), not 1"
     with pytest.raises(InputError, match=outside):
         model_promotion.judge_promotion(
-            "models/made/2", models, [path], force=False, ask=lambda *_: None
+            "models/made/2", models, [path], force=False, fill_twin=lambda *_: None
         )

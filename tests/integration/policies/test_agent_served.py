@@ -40,7 +40,7 @@ def test_it_costs_less_than_plain_slurm(served: ModelPolicy) -> None:
     chosen = policy_runner.run_policy(table, served, 0.5)
     rows = np.arange(len(table))
 
-    def cost(at: policy_runner.Chosen) -> float:
+    def cost(at: policy_runner.ChosenInstants) -> float:
         x = table.outcome_h[rows, at]
         return float((np.maximum(x, 0.0) + 0.5 * np.maximum(-x, 0.0)).mean())
 

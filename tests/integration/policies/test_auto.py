@@ -27,13 +27,13 @@ NOWHERE = Path("nowhere")
 
 def auto() -> AutoPolicy:
     """Of rules alone, and quick to believe what it sees."""
-    how = Weighing(half_life_days=10.0, fewest_days=2.0)
-    return replace(registry.build_auto(NOWHERE), how=how)
+    weighing = Weighing(half_life_days=10.0, fewest_days=2.0)
+    return replace(registry.build_auto(NOWHERE), weighing=weighing)
 
 
 def chosen(
     made: EpisodeTable, heard: list[Choice] | None = None, asked: AutoPolicy | None = None
-) -> policy_runner.Chosen:
+) -> policy_runner.ChosenInstants:
     told = (lambda _: None) if heard is None else heard.append
     terms = Terms(overlap_price=PRICE)
     played = walk_forward.play_auto(
@@ -42,7 +42,7 @@ def chosen(
     return played.chosen
 
 
-def cost_h(made: EpisodeTable, instants: policy_runner.Chosen) -> np.ndarray:
+def cost_h(made: EpisodeTable, instants: policy_runner.ChosenInstants) -> np.ndarray:
     return HandoverOutcomes.from_choices(made, instants).compute_cost_h(PRICE)
 
 
@@ -118,7 +118,8 @@ def test_where_acting_only_costs_it_learns_not_to_act() -> None:
 
 def test_it_leaves_a_candidate_that_turns_bad() -> None:
     both = AutoPolicy(
-        tuple(c for c in auto().candidates if c.name in ("quantile", "reactive")), how=auto().how
+        tuple(c for c in auto().candidates if c.name in ("quantile", "reactive")),
+        weighing=auto().weighing,
     )
     made = daily([1.0] * 15 + [0.0] * 40, shown_s=HOUR_S)
     heard: list[Choice] = []

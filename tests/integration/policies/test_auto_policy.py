@@ -131,16 +131,19 @@ def test_an_end_that_a_suspension_has_moved_moves_no_choice() -> None:
 
 
 def test_recent_results_and_those_at_a_like_load_weigh_more() -> None:
-    how = Weighing(half_life_days=5.0, load_width=0.5)
+    weighing = Weighing(half_life_days=5.0, load_width=0.5)
     old = results(40, a=0.5, b=2.0)
     turned = old.x_h[-10:, ::-1].copy()
     old.x_h[-10:] = turned
-    weights = how.compute_weights(old, NOW, 1.0)
+    weights = weighing.compute_weights(old, NOW, 1.0)
     assert weights[-1] > 20 * weights[0]
-    busy = how.compute_weights(results(5, load_h=20.0, a=1.0), NOW, 1.0)
-    calm = how.compute_weights(results(5, load_h=1.0, a=1.0), NOW, 1.0)
+    busy = weighing.compute_weights(results(5, load_h=20.0, a=1.0), NOW, 1.0)
+    calm = weighing.compute_weights(results(5, load_h=1.0, a=1.0), NOW, 1.0)
     assert (busy < calm / 20).all()
-    assert chosen(AutoPolicy((Candidate(A), Candidate(B)), results=lambda _: old, how=how)) == "b"
+    assert (
+        chosen(AutoPolicy((Candidate(A), Candidate(B)), results=lambda _: old, weighing=weighing))
+        == "b"
+    )
 
 
 def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_itself() -> None:

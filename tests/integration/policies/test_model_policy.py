@@ -143,7 +143,7 @@ def test_what_no_table_has_a_model_is_shown_as_it_has_learned_it(
 ) -> None:
     """Two nodes down, or an owner with more jobs than the chain, are a normal day."""
     at, observation = spec.PLACES[name], known().copy()
-    observation[at] = served.artefact.seen.high[at]
+    observation[at] = served.artefact.training_range.high[at]
     like_it = served.decide(seen(observation.copy()))
     observation[at] += 5.0
     before = observation.copy()

@@ -7,7 +7,7 @@ from mirage.database.chains.decisions import Effect
 from mirage.database.events import audit
 from mirage.database.schema.engine import Store
 from mirage.domain.decision import Action
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from tests.support.cluster.commands import FakeCommands
@@ -15,7 +15,7 @@ from tests.support.provision.printed import show_two_links
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import CHAIN, NOW
 
-FREES = Rules(policy=Always, default="always")
+FREES = DecisionSettings(get_policy=Always, default_policy="always")
 AT_THE_LOOK = "afterany:11(unfulfilled)"
 COMMENT = "mirage:style=concurrent,max-overlap=4:00:00"
 
@@ -35,7 +35,7 @@ def test_a_term_that_the_owner_adds_after_the_look_stays_and_the_move_is_tried_a
     show_two_links(no_accounting, COMMENT, AT_THE_LOOK, newer)
     no_accounting.answers("scontrol")
     clock = Clock()
-    worker = Worker(acting_store, clock, 1, rules=FREES)
+    worker = Worker(acting_store, clock, 1, settings=FREES)
     worker.run_tick()
     updates = [call for call in no_accounting.calls("scontrol") if call[0] == "update"]
     assert updates == []
@@ -60,6 +60,6 @@ def test_slurms_own_remarks_are_no_change(
 ) -> None:
     show_two_links(no_accounting, COMMENT, AT_THE_LOOK, now)
     no_accounting.answers("scontrol")
-    Worker(acting_store, Clock(), 1, rules=FREES).run_tick()
+    Worker(acting_store, Clock(), 1, settings=FREES).run_tick()
     updates = [call for call in no_accounting.calls("scontrol") if call[0] == "update"]
     assert updates == [["update", "JobId=12", "Dependency="]]

@@ -21,7 +21,7 @@ from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.lab.episodes.generation.replay import TraceReplay
 from mirage.observation import feature_vector, spec
 from mirage.provision.cluster_observer import NO_FILE, Observer, TickObservations
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params, SimJob
 from tests.support.observation.groups import get_group_slice
@@ -54,14 +54,16 @@ class Watching(SimplePolicy):
 
     def decide(self, view: PolicyView) -> Decision:
         self.views.append(view)
-        return Decision(action=Action.WAIT, reason=view.unobserved, policy=self.name)
+        return Decision(action=Action.WAIT, reason=view.why_unobserved, policy=self.name)
 
 
 def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Observer) -> Worker:
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "scene")
-    rules = Rules(policy=lambda name: policy, default="watching", observer=observer)
-    return Worker(store, cluster, cluster_id, rules=rules)
+    settings = DecisionSettings(
+        get_policy=lambda name: policy, default_policy="watching", observer=observer
+    )
+    return Worker(store, cluster, cluster_id, settings=settings)
 
 
 def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[Observation]]:
@@ -93,7 +95,7 @@ def in_service(store: Store, params: Params, jobs: list[SimJob], start: int) -> 
             ticking.run_tick()
         seen = watching.views[-1]
         assert (seen.now, seen.predecessor_end) == (start + after_s, start + PAIR.time_limit_s)
-        assert seen.observation is not None, seen.unobserved
+        assert seen.observation is not None, seen.why_unobserved
         rows.append(seen.observation)
     return rows
 
@@ -220,8 +222,8 @@ def test_nothing_is_worked_out_for_policies_that_do_not_look(sqlite_store: Store
         raise AssertionError("asked")
 
     scene = Scene(sqlite_store)
-    scene.rules = replace(
-        scene.rules, observer=Observer(params=scene.cluster.params, hides_jobs=never)
+    scene.settings = replace(
+        scene.settings, observer=Observer(params=scene.cluster.params, hides_jobs=never)
     )
     scene.worker = scene.new_worker()
     scene.tick()
@@ -230,7 +232,7 @@ def test_nothing_is_worked_out_for_policies_that_do_not_look(sqlite_store: Store
 
 def test_the_audit_keeps_the_digest_of_what_was_seen(sqlite_store: Store) -> None:
     scene = Scene(sqlite_store, policies=lambda name: Watching())
-    scene.rules = replace(scene.rules, observer=Observer(params=scene.cluster.params))
+    scene.settings = replace(scene.settings, observer=Observer(params=scene.cluster.params))
     scene.worker = scene.new_worker()
     scene.tick()
     scene.tick()

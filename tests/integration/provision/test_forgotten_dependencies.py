@@ -6,7 +6,7 @@ from mirage.database.chains import decisions
 from mirage.database.schema.engine import Store
 from mirage.domain.job import Job, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running
@@ -33,10 +33,12 @@ def freed(
     cluster = Written(running(1), job(2, dependency=dependency), *shown)
     cluster.records = list(records)
     if silent:
-        cluster.trouble["jobs"] = ClusterUnavailable("no answer")
+        cluster.errors["jobs"] = ClusterUnavailable("no answer")
     if says:
-        cluster.trouble["free"] = ClusterRefused(says)
-    Worker(store, cluster, 1, rules=Rules(policy=Always, default="always")).run_tick()
+        cluster.errors["free"] = ClusterRefused(says)
+    Worker(
+        store, cluster, 1, settings=DecisionSettings(get_policy=Always, default_policy="always")
+    ).run_tick()
     with store.read() as tx:
         row = decisions.find_last_decision(tx, 1, CHAIN, 2)
     told = [told for name, job_id, told in cluster.moves if (name, job_id) == ("free", 12)]

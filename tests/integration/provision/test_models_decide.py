@@ -46,11 +46,11 @@ def serving(store: Store, models: Path, name: str = MODEL) -> Scene:
     """The scene after a tick, so that its history is known."""
     scene = Scene(store, policies=partial(registry.get_policy, under=models), mode=Mode.SHADOW)
     # However slow this machine is: the twin is asked in this tick.
-    foresight = TwinCache(budget_s=3600.0)
-    observer = Observer(params=scene.cluster.params, foresight=foresight)
-    scene.rules = replace(scene.rules, default="reactive")
+    twin_cache = TwinCache(budget_s=3600.0)
+    observer = Observer(params=scene.cluster.params, twin_cache=twin_cache)
+    scene.settings = replace(scene.settings, default_policy="reactive")
     scene.new_worker().run_tick()
-    scene.rules = replace(scene.rules, default=name, observer=observer)
+    scene.settings = replace(scene.settings, default_policy=name, observer=observer)
     scene.worker = scene.new_worker()
     return scene
 
@@ -84,7 +84,7 @@ def test_auto_observes_nothing_where_the_position_settles_it(
     pinned = decided(scene)
     assert pinned.reason.startswith("pin-then-free decides")
     assert "observation" not in pinned.inputs
-    scene.rules = replace(scene.rules, limits=Limits(allow_pin=False))
+    scene.settings = replace(scene.settings, limits=Limits(allow_pin=False))
     scene.worker = scene.new_worker()
     asked = decided(scene)
     assert "observation" in asked.inputs
@@ -129,7 +129,7 @@ def test_a_model_that_cannot_be_asked_is_stood_in_for(
     assert row.policy == MODEL
     assert why in row.reason
     assert "so quantile decides: " in row.reason
-    scene.rules = replace(scene.rules, default="quantile")
+    scene.settings = replace(scene.settings, default_policy="quantile")
     scene.worker = scene.new_worker()
     rule = decided(scene)
     assert row.action is rule.action
@@ -147,7 +147,7 @@ def test_a_model_that_goes_while_it_serves_is_stood_in_for(
 
 def test_without_a_cluster_file_the_decision_says_so(sqlite_store: Store, models: Path) -> None:
     scene = serving(sqlite_store, models)
-    scene.rules = replace(scene.rules, observer=None)
+    scene.settings = replace(scene.settings, observer=None)
     scene.worker = scene.new_worker()
     assert "no cluster file is set (cluster.file), so quantile" in decided(scene).reason
 
@@ -166,7 +166,7 @@ from tests.support.provision.scene import Scene
 with closing(Store(sys.argv[2])) as store:
     scene = Scene(store, policies=partial(registry.get_policy, under=Path(sys.argv[1])))
     observer = Observer(params=scene.cluster.params)
-    scene.rules = replace(scene.rules, default="models/made/1", observer=observer)
+    scene.settings = replace(scene.settings, default_policy="models/made/1", observer=observer)
     scene.worker = scene.new_worker()
     scene.tick()
     scene.tick()

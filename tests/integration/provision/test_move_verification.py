@@ -6,13 +6,13 @@ from mirage.chains.request_enforcement import ASK_AGAIN_S
 from mirage.database.chains import decisions
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import Position
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
 from tests.support.cluster.commands import FakeCommands
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, events, links
 
@@ -35,20 +35,20 @@ def shows(
     started = {"StartTime": str(NOW - 300), "NodeList": "gpu01", "UserID": str(ALICE)}
     again = {"StartTime": "N/A", "SubmitTime": str(NOW + 90), "UserID": str(ALICE)}
     shown = again if first == "PENDING" else {**started, "EndTime": end}
-    before = printed(**shown, State=first, Reason="None", Comment=f"mirage:{CHAIN}:1")
+    before = print_row(**shown, State=first, Reason="None", Comment=f"mirage:{CHAIN}:1")
     mine = {"JobID": "12", "State": second, "Dependency": dependency}
     mine |= {"UserID": str(ALICE), "Comment": f"mirage:{CHAIN}:2"}
     mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
     asked = f"12|{ALICE}||{second}|Dependency|5|{dependency}|\n"
-    queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
-    commands.answers("squeue", queue, asked={"--jobs=12": asked})
+    queue = (before + print_row(**mine)).replace(delimited_rows.SEPARATOR, "|")
+    commands.answers("squeue", queue, by_argument={"--jobs=12": asked})
 
 
 class Loop:
     def __init__(self, store: Store) -> None:
         self.store, self.slurm = store, Clock()
-        rules = Rules(policy=Always, default="always")
-        self.worker = Worker(store, self.slurm, 1, rules=rules)
+        settings = DecisionSettings(get_policy=Always, default_policy="always")
+        self.worker = Worker(store, self.slurm, 1, settings=settings)
 
     def tick(self, after_s: int = 60) -> None:
         self.slurm.at += after_s

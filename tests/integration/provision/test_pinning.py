@@ -20,7 +20,7 @@ from mirage.provision.control.limits import Limits
 from mirage.simulator.types import Outage
 from mirage.twin.cache import TwinCache
 from tests.support.cluster.nodes import set_node_outage
-from tests.support.provision.scene import HOUR, Failing, Scene
+from tests.support.provision.scene import HOUR, FailingCluster, Scene
 from tests.support.slurm.printed_jobs import reread_queue_job
 
 
@@ -187,8 +187,8 @@ def test_where_the_admin_forbids_it_auto_asks_its_candidates(store: Store, limit
 @pytest.mark.parametrize("twin", [True, False], ids=["the twin is busy", "no twin"])
 def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) -> None:
     made = scene(store, "auto")
-    busy = Observer(params=made.cluster.params, foresight=TwinCache(budget_s=0.0))
-    made.rules = replace(made.rules, observer=busy if twin else None)
+    busy = Observer(params=made.cluster.params, twin_cache=TwinCache(budget_s=0.0))
+    made.settings = replace(made.settings, observer=busy if twin else None)
     made.worker = made.new_worker()
     made.tick()
     set_node_outage(made.cluster, names(made)[0], Outage.DRAIN)
@@ -235,7 +235,7 @@ def test_a_pin_that_slurm_refuses_is_not_asked_for_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And stops nothing else: the candidates decide from then on."""
-    monkeypatch.setattr(Failing, "pin_standby", _refuse)
+    monkeypatch.setattr(FailingCluster, "pin_standby", _refuse)
     made = scene(store, "auto")
     made.tick(1200)
     refused = [row for row in made.decisions if row.effect is Effect.REFUSED]
@@ -249,7 +249,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 def test_where_age_always_accrues_auto_leaves_plain_slurm_alone(store: Store) -> None:
     made = Scene(store, policies=lambda _: registry.get_policy("auto"))
-    made.rules = replace(made.rules, accrues_always=lambda: True)
+    made.settings = replace(made.settings, accrues_always=lambda: True)
     made.worker = made.new_worker()
     made.tick()
     assert made.held
@@ -261,7 +261,7 @@ def test_while_nobody_knows_whether_age_accrues_auto_pins(store: Store) -> None:
         raise ClusterUnavailable("no answer")
 
     made = Scene(store, policies=lambda _: registry.get_policy("auto"))
-    made.rules = replace(made.rules, accrues_always=silent)
+    made.settings = replace(made.settings, accrues_always=silent)
     made.worker = made.new_worker()
     made.tick()
     assert made.standby.position is Position.PINNED

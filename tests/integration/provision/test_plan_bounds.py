@@ -89,7 +89,7 @@ def test_plans_share_the_budgets(acting_store: Store) -> None:
     due = END - 3 * HOUR + 30
     assert site.tick(*after, now=due) == []
     with acting_store.read() as tx:
-        spent = read_overlap_budget(tx, 1, due, site.rules.limits).sum_spent("ml", ALICE)
+        spent = read_overlap_budget(tx, 1, due, site.settings.limits).sum_spent("ml", ALICE)
     assert 0.7 * 500 < spent.account <= 500
 
 

@@ -28,7 +28,7 @@ def test_a_standby_is_freed_and_that_is_written_down(sqlite_store: Store) -> Non
     assert scene.events == ["adopted", "free: done"]
     for _ in range(3):
         scene.tick()
-    assert (len(scene.decisions), scene.cluster.asked) == (1, 1)
+    assert (len(scene.decisions), scene.cluster.move_count) == (1, 1)
 
 
 def test_shadow_logs_the_same_decision_and_touches_nothing(sqlite_store: Store) -> None:
@@ -38,7 +38,7 @@ def test_shadow_logs_the_same_decision_and_touches_nothing(sqlite_store: Store) 
     assert (row.action, row.mode, row.effect) == (Action.FREE, Mode.SHADOW, Effect.NONE)
     assert row.reason == "always"
     assert scene.held
-    assert scene.cluster.asked == 0
+    assert scene.cluster.move_count == 0
 
 
 def test_observe_decides_nothing(sqlite_store: Store) -> None:
@@ -81,15 +81,15 @@ def test_a_policy_that_fails_costs_its_chain_a_wait(sqlite_store: Store, fault: 
     assert (row.action, row.reason, scene.held) == (Action.WAIT, f"no answer: {fault}", True)
 
 
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("reaches_slurm", [True, False])
 @pytest.mark.parametrize(
     "end", [ClusterUnavailable("no answer"), SystemExit()], ids=["gone", "kill"]
 )
 def test_an_intention_is_durable_before_the_move_and_settled_by_what_the_queue_shows(
-    sqlite_store: Store, end: BaseException, *, heard: bool
+    sqlite_store: Store, end: BaseException, *, reaches_slurm: bool
 ) -> None:
     scene = Scene(sqlite_store)
-    scene.cluster.error, scene.cluster.heard = end, heard
+    scene.cluster.error, scene.cluster.reaches_slurm = end, reaches_slurm
     try:
         scene.tick()
     except SystemExit:
@@ -99,14 +99,14 @@ def test_an_intention_is_durable_before_the_move_and_settled_by_what_the_queue_s
     scene.cluster.error = None
     scene.tick()
     effects = [row.effect for row in scene.decisions]
-    if heard:
+    if reaches_slurm:
         assert effects == [Effect.DONE]
         assert "reconciled free: done" in scene.events
-        assert (scene.standby.freed_at, scene.cluster.asked) == (at, 1)
+        assert (scene.standby.freed_at, scene.cluster.move_count) == (at, 1)
     else:
         assert effects == [Effect.FAILED, Effect.DONE]
         assert "reconciled free: failed" in scene.events
-        assert (scene.standby.freed_at, scene.cluster.asked) == (at + 60, 2)
+        assert (scene.standby.freed_at, scene.cluster.move_count) == (at + 60, 2)
 
 
 def test_a_standby_that_its_predecessors_end_started_was_not_freed(sqlite_store: Store) -> None:
@@ -121,7 +121,7 @@ def test_a_standby_that_its_predecessors_end_started_was_not_freed(sqlite_store:
 
 def test_a_standby_that_started_early_was_freed_though_nobody_answered(sqlite_store: Store) -> None:
     scene = Scene(sqlite_store)
-    scene.cluster.error, scene.cluster.heard = ClusterUnavailable("no answer"), True
+    scene.cluster.error, scene.cluster.reaches_slurm = ClusterUnavailable("no answer"), True
     scene.tick()
     at = scene.cluster.read_clock()
     crowd = next(job for job in scene.cluster.fetch_queue() if "crowd" in job.comment)
@@ -145,7 +145,7 @@ def test_what_slurm_refused_is_asked_for_again_after_a_quarter_of_an_hour(
     ]
     scene.cluster.error = None
     scene.tick(120)
-    assert (scene.cluster.asked, scene.held) == (2, False)
+    assert (scene.cluster.move_count, scene.held) == (2, False)
 
 
 @pytest.mark.parametrize(

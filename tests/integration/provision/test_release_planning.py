@@ -18,12 +18,12 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policies.rules.lead_rules import Reactive, decide_by_lead
 from mirage.provision import move_verification
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.provision.release_planning import compute_cost_h
 from mirage.slurm.commands import squeue
 from tests.support.policies.views import view
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, Written, comment, links, register
 
 LIMIT = 24 * HOUR
@@ -59,14 +59,14 @@ class Leads(SimplePolicy):
 def runs(index: int = 1, start: int = START, limit: str = "1-00:00:00", **cells: str) -> str:
     given = {"JobID": str(10 + index), "State": "RUNNING", "Reason": "None", "NodeList": "g1"}
     given |= {"StartTime": str(start), "EndTime": str(start + LIMIT), "TimeLimit": limit}
-    return printed(**given | {"Comment": comment(index)} | cells)
+    return print_row(**given | {"Comment": comment(index)} | cells)
 
 
 def stands(dependency: str = HELD, index: int = 2, **cells: str) -> str:
     given = {"JobID": str(10 + index), "Dependency": dependency, "Reason": "Dependency"}
     given |= {"EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
     given |= {"TimeLimit": "1-00:00:00", "Comment": comment(index), "SubmitTime": str(START)}
-    return printed(**given | cells)
+    return print_row(**given | cells)
 
 
 class Site:
@@ -74,14 +74,16 @@ class Site:
 
     def __init__(self, store: Store, policy: Any = None, **limits: Any) -> None:
         self.store, self.policy = store, policy or Leads()
-        self.rules = Rules(policy=lambda _: self.policy, default="leads", limits=Limits(**limits))
+        self.settings = DecisionSettings(
+            get_policy=lambda _: self.policy, default_policy="leads", limits=Limits(**limits)
+        )
         self.cluster = Written()
         self.looked_at: int | None = None
 
     def tick(self, *rows: str, now: int = NOW) -> list[tuple[str, int, str]]:
         """The moves."""
         queue = squeue.parse_queue("".join(rows), now)
-        self.cluster.shown, self.cluster.at = list(queue), now
+        self.cluster.jobs, self.cluster.at = list(queue), now
         self.cluster.moves.clear()
         with self.store.begin() as tx:
             link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now, queue=queue)
@@ -89,7 +91,7 @@ class Site:
             move_verification.verify_moves(tx, 1, queue, self.looked_at)
         self.looked_at = now
         provision_handovers(
-            self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.rules
+            self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.settings
         )
         return list(self.cluster.moves)
 
@@ -288,7 +290,7 @@ def test_a_suspended_predecessors_clock_runs_on_so_its_plan_is_dropped(acting_st
 def test_the_plan_of_one_that_is_requeued_counts_anew(acting_store: Store) -> None:
     site = Site(acting_store)
     site.tick(runs(), stands())
-    waits = printed(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
+    waits = print_row(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
     plan = stands(shown_plan(minutes(3)))
     assert site.tick(waits, plan, now=NOW + 60) == []
     again = runs(start=NOW + 240, SubmitTime=str(NOW))
@@ -303,7 +305,7 @@ def test_one_that_was_requeued_after_the_release_by_plan_is_waited_for(acting_st
     free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority")
     site.tick(runs(), free, now=due + 30)
     assert links(acting_store)[2].freed_by is Planner.SERVICE
-    waits = printed(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
+    waits = print_row(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
     assert site.tick(waits, free, now=due + 90) == [("hold", 12, "afterany:11")]
 
 
@@ -315,7 +317,7 @@ def test_one_that_its_owner_planned_is_not_put_back(acting_store: Store) -> None
     free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority", **theirs)
     site.tick(runs(), free, now=due + 30)
     assert links(acting_store)[2].freed_by is Planner.USER
-    waits = printed(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
+    waits = print_row(Comment=comment(1), SubmitTime=str(due + 60), EligibleTime=str(due + 180))
     assert site.tick(waits, free, now=due + 90) == []
 
 
@@ -323,7 +325,7 @@ def test_a_site_that_refuses_plans_is_asked_once_and_the_release_still_comes(
     acting_store: Store,
 ) -> None:
     site = Site(acting_store)
-    site.cluster.trouble["hold"] = ClusterRefused("Job dependency problem")
+    site.cluster.errors["hold"] = ClusterRefused("Job dependency problem")
     assert len(site.tick(runs(), stands())) == 1
     for later in (60, 2000):
         assert site.tick(runs(), stands(), now=NOW + later) == []
@@ -336,10 +338,10 @@ def test_a_silent_slurm_is_believed_by_what_it_shows(
     acting_store: Store, shown: int | None, effect: Effect
 ) -> None:
     site = Site(acting_store)
-    site.cluster.trouble["hold"] = ClusterUnavailable("timed out")
+    site.cluster.errors["hold"] = ClusterUnavailable("timed out")
     site.tick(runs(), stands())
     assert site.last.effect is Effect.INTENDED
-    site.cluster.trouble.clear()
+    site.cluster.errors.clear()
     site.policy.lead_h = None
     site.tick(runs(), stands(HELD if shown is None else shown_plan(shown)), now=NOW + 60)
     with acting_store.read() as tx:

@@ -7,12 +7,12 @@ from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterUnavailable
 from mirage.policies.rules.lead_rules import Reactive
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
 from tests.support.cluster.commands import FakeCommands
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, Written, chain, job, running
 
 ASIDE = "ReqNodeNotAvail, May be reserved for other job"
@@ -29,7 +29,7 @@ def mute_commands(commands: FakeCommands) -> FakeCommands:
 def pair(reason: str, nodes: str = "1") -> str:
     """Link 1 runs; link 2 waits, and is free."""
     common = {"UserID": "1000", "NumNodes": nodes}
-    first = printed(
+    first = print_row(
         **common,
         State="RUNNING",
         Reason="None",
@@ -37,7 +37,7 @@ def pair(reason: str, nodes: str = "1") -> str:
         NodeList="gpu01",
         Comment=f"mirage:{CHAIN}:1",
     )
-    second = printed(**common, JobID="12", Reason=reason, Comment=f"mirage:{CHAIN}:2")
+    second = print_row(**common, JobID="12", Reason=reason, Comment=f"mirage:{CHAIN}:2")
     return (first + second).replace(delimited_rows.SEPARATOR, "|")
 
 
@@ -46,8 +46,13 @@ def sinfo(**states: str) -> str:
 
 
 def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked: str) -> str:
-    commands.answers("squeue", queue, asked={"--jobs=12": asked})
-    worker = Worker(store, SlurmCli(), 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
+    commands.answers("squeue", queue, by_argument={"--jobs=12": asked})
+    worker = Worker(
+        store,
+        SlurmCli(),
+        1,
+        settings=DecisionSettings(get_policy=lambda _: Reactive(), default_policy="r"),
+    )
     for _ in range(3):  # Slurm is asked about links that are known
         worker.run_tick()
     found = chain(store).at_risk
@@ -110,14 +115,19 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) 
         gpus_used=0,
     )
     cluster.known_nodes = (drained,)
-    cluster.trouble["asked_nodes"] = ClusterUnavailable("no answer")
-    worker = Worker(lab_store, cluster, 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
+    cluster.errors["asked_nodes"] = ClusterUnavailable("no answer")
+    worker = Worker(
+        lab_store,
+        cluster,
+        1,
+        settings=DecisionSettings(get_policy=lambda _: Reactive(), default_policy="r"),
+    )
     for _ in range(3):
         worker.run_tick()
         cluster.at += 60
     assert chain(lab_store).at_risk is None
-    del cluster.trouble["asked_nodes"]
-    cluster.asks[JobId(12)] = "gpu02"
+    del cluster.errors["asked_nodes"]
+    cluster.requested_nodes[JobId(12)] = "gpu02"
     for _ in range(2):
         worker.run_tick()
         cluster.at += HOUR // 60

@@ -18,9 +18,9 @@ from mirage.errors import InputError, NotFound, TooMany
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.observation.handover_input import HandoverInput
 from mirage.provision.cluster_observer import NO_FILE, Observer
-from mirage.provision.decision_context import Rules
 from mirage.provision.forecasts import forecast_calibration, submission_forecast
 from mirage.provision.forecasts.shape_forecaster import GOOD_S, ShapeForecaster
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.twin.forecast import build_probe
 from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
@@ -44,8 +44,10 @@ class BusyCluster:
             store,
             self.cluster,
             self.cluster_id,
-            rules=Rules(policy=Always, default="always", observer=observer),
-            foreteller=ShapeForecaster(budget_s=budget_s),
+            settings=DecisionSettings(
+                get_policy=Always, default_policy="always", observer=observer
+            ),
+            shape_forecaster=ShapeForecaster(budget_s=budget_s),
         )
         self.cluster.advance(POINT - BEGIN)
         self.worker.run_tick()
@@ -227,8 +229,8 @@ def test_jobs_that_users_submit_are_tried(busy: BusyCluster) -> None:
         later = busy.cluster.read_clock() + 30 * DAY
         found = forecast_trials.list_outcomes(tx, busy.cluster_id, 0, later, 1000)
     assert len(found) > 10
-    assert any(o.started for o in found)
-    assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
+    assert any(o.has_started for o in found)
+    assert all(o.quantiles_s[0] <= o.quantiles_s[1] <= o.quantiles_s[2] for o in found)
 
 
 def outcomes(
@@ -237,7 +239,9 @@ def outcomes(
     """Waits spread as the forecast means, then all of them longer by a factor."""
     waits = np.quantile(told_s, np.linspace(0.0, 1.0, count)) * factor
     return [
-        TrialOutcome(at=i % 10 * DAY, source="twin", told_s=told_s, wait_s=round(w), started=True)
+        TrialOutcome(
+            at=i % 10 * DAY, source="twin", quantiles_s=told_s, wait_s=round(w), has_started=True
+        )
         for i, w in enumerate(waits)
     ]
 
@@ -251,7 +255,7 @@ def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None
     forecast = Forecast(p10_s=600.0, p50_s=3600.0, p90_s=7200.0, samples=100)
     better = forecast_calibration.shift_forecast(forecast, found)
     again = [
-        replace(o, told_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
+        replace(o, quantiles_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
         for o in outcomes(200, told_s=told_s, factor=4.0)
     ]
     judged_again = forecast_calibration.compute_quality(again)
@@ -275,7 +279,9 @@ def test_few_trials_say_something_and_move_nothing() -> None:
 
 
 def test_less_than_a_minute_is_no_wait() -> None:
-    soon = TrialOutcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
+    soon = TrialOutcome(
+        at=0, source="twin", quantiles_s=(0.0, 0.0, 0.0), wait_s=59, has_started=True
+    )
     found = forecast_calibration.compute_quality([soon] * 30)
     assert found is not None
     assert (found.within, found.error_s) == (1.0, 0.0)
@@ -287,7 +293,7 @@ def test_less_than_a_minute_is_no_wait() -> None:
 def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     started = outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0)
     waits = [
-        replace(o, started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
+        replace(o, has_started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
     ]
     found = forecast_calibration.compute_quality([*started, *waits])
     assert found is not None
@@ -328,7 +334,7 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(busy: BusyCluster) -> Non
         found = forecast_trials.list_outcomes(
             tx, busy.cluster_id, trial.at, busy.cluster.read_clock(), 1000
         )
-        assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
+        assert trial.forecast.p90_s not in {o.quantiles_s[2] for o in found}
 
 
 def test_of_many_trials_one_in_so_many_counts_on_each_day(busy: BusyCluster) -> None:

@@ -93,7 +93,7 @@ def test_what_really_overlapped_counts_and_of_one_user_a_share_at_most(
     moves = site.tick(*running, HIS.rows(), now=now)
     assert [job for _, job, _ in moves] == [HIS.second]
     with acting_store.read() as tx:
-        budget = read_overlap_budget(tx, 1, now, site.rules.limits)
+        budget = read_overlap_budget(tx, 1, now, site.settings.limits)
     assert budget.sum_spent("ml", MALLORY).user == 10 * 64
     assert budget.sum_spent("ml", BOB) == Spent(user=0, account=250, cluster=250)
 

@@ -17,7 +17,7 @@ from tests.integration.provision.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW
 
 
@@ -30,7 +30,7 @@ def switches(acting_chain_store: Store) -> Store:
     return acting_chain_store
 
 
-WAITS = printed(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason="Priority")
+WAITS = print_row(JobID="900", UserName="bob", UserID="1002", State="PENDING", Reason="Priority")
 FLOOR_MIN = 10 + 144
 """The start-up, and a tenth of the time limit."""
 
@@ -71,5 +71,5 @@ def test_a_plan_near_its_release_goes_where_nobody_waits_any_more(switches: Stor
 
 def test_of_a_queue_with_gaps_nobody_can_say_that_none_waits(switches: Store) -> None:
     site = Site(switches, Leads(40.0), max_lead_s=48 * HOUR)
-    site.rules = replace(site.rules, hides_jobs=lambda: True)
+    site.settings = replace(site.settings, hides_jobs=lambda: True)
     assert site.tick(runs(), stands()) == [("hold", 12, TOLD.format(FLOOR_MIN))]

@@ -12,22 +12,24 @@ from mirage.config.settings import Settings
 from mirage.domain.ports import Cluster
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
-from mirage.provision.decision_context import Rules
-from mirage.service import wiring
+from mirage.provision.handover_decider import DecisionSettings
+from mirage.service import database_setup, wiring
 from mirage.simulator.types import Params
 from tests.support.mirage_process import SITE, QuietSlurm
 
 _ALWAYS = """[cluster]\nname = "lab"\nnodes = 2\n[scheduler]\nPriorityFlags = "ACCRUE_ALWAYS"\n"""
 
 
-def rules(tmp_path: Path, cluster: Cluster | None = None, **own: object) -> Rules:
+def build_settings(
+    tmp_path: Path, cluster: Cluster | None = None, **own: object
+) -> DecisionSettings:
     settings = Settings.model_validate(
         {"cluster": {"name": "lab", **own}, "service": {"state_dir": tmp_path / "state"}}
     )
-    wiring.upgrade_database(settings)
+    database_setup.upgrade_database(settings)
     service = wiring.build_service(settings, cluster)
     service.store.close()
-    return wiring.build_rules(service)
+    return wiring.build_decision_settings(service)
 
 
 @pytest.mark.parametrize(("flags", "accrues"), [("ACCRUE_ALWAYS", True), ("SMALL_RELATIVE", False)])
@@ -38,8 +40,8 @@ def test_slurm_is_asked_once_whether_age_always_accrues(
     line = next(line for line in SITE.splitlines() if line.startswith("PriorityFlags"))
     slurm.answers("scontrol", SITE.replace(line, f"PriorityFlags = {flags}"))
     monkeypatch.setenv("PATH", slurm.path + os.pathsep + os.environ["PATH"])
-    found = rules(tmp_path)
-    assert [found.accrues_always(), found.accrues_always()] == [accrues, accrues]
+    settings = build_settings(tmp_path)
+    assert [settings.accrues_always(), settings.accrues_always()] == [accrues, accrues]
     assert len(slurm.calls("scontrol")) == 1
 
 
@@ -47,8 +49,8 @@ def test_elsewhere_the_cluster_file_tells(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text(_ALWAYS)
     cluster = SimulatedCluster(Params(nodes=2), now=0)
-    assert rules(tmp_path, cluster, file=file).accrues_always()
-    assert not rules(tmp_path, cluster).accrues_always()
+    assert build_settings(tmp_path, cluster, file=file).accrues_always()
+    assert not build_settings(tmp_path, cluster).accrues_always()
 
 
 def test_the_cluster_file_has_each_partitions_longest_time(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, how: str) -> None:
     state = tmp_path / "home" / "mirage" / "service"
     if how == "as made":
-        wiring.make_user_state_dir(state)
+        database_setup.make_user_state_dir(state)
         assert state.stat().st_mode & 0o777 == 0o700
         return
     state.mkdir(parents=True, mode=0o700)
@@ -91,7 +93,7 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
         state.rename(tmp_path / "moved")
         state.symlink_to(tmp_path / "moved")
     with pytest.raises(StoreUnavailable, match=re.escape(str(state))):
-        wiring.make_user_state_dir(state)
+        database_setup.make_user_state_dir(state)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")
@@ -116,7 +118,7 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     settings = Settings.model_validate({"service": {"state_dir": named}})
     state.mkdir(parents=True, mode=0o755)
     link.parent.symlink_to(state.parent)
-    wiring.upgrade_database(settings)
+    database_setup.upgrade_database(settings)
     file = state / "mirage.db"
     if how == "open to a group":
         shutil.chown(state, group="users")
@@ -133,10 +135,10 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     }
     spoilt.get(how, lambda: None)()
     if not told:
-        wiring.check_path_security(settings)
+        database_setup.check_path_security(settings)
         return
     with pytest.raises(ConfigError) as caught:
-        wiring.check_path_security(settings)
+        database_setup.check_path_security(settings)
     assert caught.value.faults == [told.format(state=state, link=link, file=file)]
 
 

@@ -10,7 +10,7 @@ from mirage.config.settings import Settings, load_user_settings
 from mirage.database.operations import clusters
 from mirage.errors import ClusterError
 from mirage.history.cluster_files.reader import load_cluster_file
-from mirage.service import own_site, wiring
+from mirage.service import database_setup, own_site, wiring
 from tests.support.mirage_process import SITE, QuietSlurm
 from tests.support.slurm.captured import ALL
 
@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     (tmp_path / "XDG_CONFIG_HOME" / "mirage").mkdir(parents=True)
-    wiring.make_user_state_dir(tmp_path / "XDG_STATE_HOME" / "mirage" / "service")
+    database_setup.make_user_state_dir(tmp_path / "XDG_STATE_HOME" / "mirage" / "service")
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def slurm(home: Path, monkeypatch: pytest.MonkeyPatch) -> QuietSlurm:
 def answer_all(slurm: QuietSlurm) -> None:
     node, partition = (ALL[0].text(f"scontrol-show-{what}.txt") for what in ("node", "partition"))
     asked = {"nodes": node, "node": node, "partitions": partition, "partition": partition}
-    slurm.answers("scontrol", SITE, asked=asked | {"reservation": NONE_RESERVED})
+    slurm.answers("scontrol", SITE, by_argument=asked | {"reservation": NONE_RESERVED})
 
 
 def start(*, config: str = "") -> Settings:
@@ -103,11 +103,11 @@ def test_what_the_user_wrote_stands(slurm: QuietSlurm) -> None:
 def test_the_rows_of_an_older_release_get_the_clusters_name() -> None:
     """33c702b5 took the name "cluster" where the user gave none."""
     unnamed = load_user_settings(None)
-    wiring.upgrade_database(unnamed)
-    with closing(wiring.open_store(unnamed)) as store, store.begin() as tx:
+    database_setup.upgrade_database(unnamed)
+    with closing(database_setup.open_store(unnamed)) as store, store.begin() as tx:
         known = clusters.ensure_cluster(tx, unnamed.cluster.name)
     settings = start()
     own_site.name_cluster(settings)
     own_site.name_cluster(settings)
-    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
         assert clusters.list_cluster_names(tx) == {known: "lab"}

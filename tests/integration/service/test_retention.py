@@ -8,7 +8,7 @@ from mirage.chains import lifecycle as chain_service
 from mirage.chains import link_sync
 from mirage.chains.chain_ownership import FOREIGN
 from mirage.chains.lifecycle import Registration
-from mirage.chains.notices.notices import Channel, Watch
+from mirage.chains.notices.notices import Channel, NoticeRecorder
 from mirage.config.settings import QuotaSettings, RetentionSettings
 from mirage.database.access import idempotency
 from mirage.database.chains import chains
@@ -21,7 +21,7 @@ from mirage.domain.decision import Mode
 from mirage.provision.control import kill_switch, limit_overrides, modes
 from mirage.provision.control.kill_switch import Way
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service import retention
 from mirage.service.retention import Retention
 from mirage.service.worker import Worker
@@ -65,14 +65,14 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     scene.tick()
     before = all_events(store)
     assert {"free: done", "suspend", "resume", "cancel", "asked: paused"} <= set(before)
-    keep = Retention(audit_days=10, audit_admin_days=100)
-    retention.prune_expired(store, 1, scene.cluster.read_clock() + 9 * DAY, keep)
+    retention_times = Retention(audit_days=10, audit_admin_days=100)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 9 * DAY, retention_times)
     assert all_events(store) == before
-    retention.prune_expired(store, 1, scene.cluster.read_clock() + 11 * DAY, keep)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 11 * DAY, retention_times)
     others = ["adopted"]  # of the chain beside it, which lives
     acts = ["mode set", "limit set", FOREIGN, "asked: cancelled"]
     assert all_events(store) == others + acts
-    retention.prune_expired(store, 1, scene.cluster.read_clock() + 101 * DAY, keep)
+    retention.prune_expired(store, 1, scene.cluster.read_clock() + 101 * DAY, retention_times)
     assert all_events(store) == others
 
 
@@ -91,8 +91,14 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
     store, cluster = sqlite_store, Written(running(1), standby(2))
     with store.begin() as tx:
         assert clusters.ensure_cluster(tx, "lab") == 1
-    keep = Retention(audit_days=1, audit_admin_days=1, empty_chains_days=2)
-    worker = Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), keep=keep)
+    retention_times = Retention(audit_days=1, audit_admin_days=1, empty_chains_days=2)
+    worker = Worker(
+        store,
+        cluster,
+        1,
+        settings=DecisionSettings(get_policy=Always, default_policy="always"),
+        retention=retention_times,
+    )
     worker.run_tick()
     with store.begin() as tx:
         kill_switch.pull_switch(tx, 1, Way.REST, now=NOW, actor="root")
@@ -132,9 +138,9 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     cluster = Written(running(1), standby(2))
     with store.begin() as tx:
         clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
-    watch = Watch(channels=(Channel.OWNER,))
-    rules = Rules(policy=Always, default="always", limits=Limits())
-    worker = Worker(store, cluster, 1, rules=rules, watch=watch)
+    recorder = NoticeRecorder(channels=(Channel.OWNER,))
+    settings = DecisionSettings(get_policy=Always, default_policy="always", limits=Limits())
+    worker = Worker(store, cluster, 1, settings=settings, notices=recorder)
     worker.run_tick()
     notes = set()
     for actor in ("alice", "alice", "root", "alice"):

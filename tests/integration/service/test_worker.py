@@ -20,7 +20,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
 from mirage.history.ingest.live_ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import FORGED, Worker
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.forgery_alarms import ForgeryAlarms
@@ -44,7 +44,13 @@ DAY = 86400
 
 
 def worker(store: Store, cluster: Written, **options: Any) -> Worker:
-    return Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), **options)
+    return Worker(
+        store,
+        cluster,
+        1,
+        settings=DecisionSettings(get_policy=Always, default_policy="always"),
+        **options,
+    )
 
 
 def tick(cluster: Written, *workers: Worker, after_s: int = 60) -> None:
@@ -146,14 +152,14 @@ def test_accounting_is_asked_every_five_minutes(acting_store: Store) -> None:
 
 def test_without_accounting_the_queue_alone_is_history(acting_store: Store) -> None:
     cluster = Written(job(1, comment="", eligible=NOW))
-    cluster.trouble["history"] = AccountingOff("Slurm accounting storage is disabled")
+    cluster.errors["history"] = AccountingOff("Slurm accounting storage is disabled")
     one = worker(acting_store, cluster)
     one.run_tick()
-    cluster.shown = [running(1, NOW + 45, comment="", eligible=NOW)]
+    cluster.jobs = [running(1, NOW + 45, comment="", eligible=NOW)]
     tick(cluster, one)
-    cluster.shown = [ended(1, JobState.COMPLETED, NOW + 45, NOW + 100, comment="", eligible=NOW)]
+    cluster.jobs = [ended(1, JobState.COMPLETED, NOW + 45, NOW + 100, comment="", eligible=NOW)]
     tick(cluster, one)
-    cluster.shown = []
+    cluster.jobs = []
     tick(cluster, one)
     found = known(acting_store)[JobId(11)]
     assert (found.state, found.start, found.end) == (JobState.COMPLETED, NOW + 45, NOW + 100)
@@ -167,11 +173,11 @@ def test_without_accounting_the_queue_alone_is_history(acting_store: Store) -> N
 def test_a_silent_slurm_costs_nothing_but_time(acting_store: Store, call: str) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
-    cluster.trouble[call] = ClusterUnavailable("no answer")
+    cluster.errors[call] = ClusterUnavailable("no answer")
     for _ in range(4):
         tick(cluster, one)
     assert all(link.state is not LinkState.ENDED for link in links_or_none(acting_store).values())
-    del cluster.trouble[call]
+    del cluster.errors[call]
     for _ in range(2):
         tick(cluster, one)
     assert [li.state for li in links(acting_store).values()] == [
@@ -196,12 +202,12 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
-    cluster.shown = [job(2)]
-    cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterUnavailable("no answer")
+    cluster.jobs = [job(2)]
+    cluster.errors["jobs"] = cluster.errors["history"] = ClusterUnavailable("no answer")
     for _ in range(10):
         tick(cluster, one)
     assert links(acting_store)[1].state is LinkState.RUNNING
-    cluster.trouble.clear()
+    cluster.errors.clear()
     cluster.records = [ended_record(1, JobState.FAILED, NOW - 60, NOW + 30)]
     tick(cluster, one)
     assert (links(acting_store)[1].end, links(acting_store)[1].end_state) == (
@@ -215,9 +221,9 @@ def test_a_link_that_nobody_knows_any_more_has_ended(acting_store: Store, *, ref
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
-    cluster.shown = [job(2)]
+    cluster.jobs = [job(2)]
     if refused:
-        cluster.trouble["jobs"] = cluster.trouble["history"] = AccountingOff("disabled")
+        cluster.errors["jobs"] = cluster.errors["history"] = AccountingOff("disabled")
     tick(cluster, one, after_s=180)
     assert links(acting_store)[1].state is LinkState.RUNNING
     tick(cluster, one)
@@ -228,8 +234,8 @@ def test_a_refusal_is_not_read_as_gone(acting_store: Store) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
-    cluster.shown = [job(2)]
-    cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterRefused("Permission denied")
+    cluster.jobs = [job(2)]
+    cluster.errors["jobs"] = cluster.errors["history"] = ClusterRefused("Permission denied")
     for _ in range(10):
         tick(cluster, one)
     assert links(acting_store)[1].state is LinkState.RUNNING
@@ -239,12 +245,12 @@ def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(acting_stor
     cluster = Written(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
-    cluster.shown = []
+    cluster.jobs = []
     for _ in range(10):
         tick(cluster, one)
     assert links(acting_store)[1].end_state is JobState.UNKNOWN
     assert not chain(acting_store).state.is_over
-    cluster.shown = [running(1), standby(2)]
+    cluster.jobs = [running(1), standby(2)]
     tick(cluster, one)
     assert links(acting_store)[1].state is LinkState.RUNNING
 
@@ -272,7 +278,7 @@ def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(acting_store
     cluster = Written(running(1))
     first, second = two(acting_store, cluster)
     tick(cluster, first, second)
-    cluster.shown.append(standby(2))
+    cluster.jobs.append(standby(2))
     tick(cluster, second)
     assert list(links(acting_store)) == [1]
     assert cluster.moves == []
@@ -288,7 +294,7 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(
     acting_store: Store,
 ) -> None:
     alarms = ForgeryAlarms()
-    found = worker(acting_store, Written(running(1), standby(2)), alarms=alarms.take_alarms)
+    found = worker(acting_store, Written(running(1), standby(2)), forgeries=alarms.take_alarms)
     for sentence in ("first", "second", "second"):
         alarms.add_alarm(sentence)
     found.run_tick()
@@ -324,7 +330,7 @@ def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(acting_store: S
             return super().fetch_nodes()
 
     slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
-    quick.trouble["free"] = ClusterUnavailable("no answer")
+    quick.errors["free"] = ClusterUnavailable("no answer")
     first, second = worker(acting_store, slow), worker(acting_store, quick)
     first._holder, second._holder = "a:1", "b:1"
     quick.at = NOW + 10_000
@@ -376,9 +382,9 @@ def test_snapshots_stay(acting_store: Store) -> None:
 def test_a_fault_of_our_own_is_logged_and_the_next_tick_goes_on(acting_store: Store) -> None:
     cluster = Written(running(1))
     one = worker(acting_store, cluster)
-    cluster.trouble["queue"] = ZeroDivisionError("a bug")
+    cluster.errors["queue"] = ZeroDivisionError("a bug")
     one.run_tick()
-    cluster.trouble.clear()
+    cluster.errors.clear()
     tick(cluster, one)
     assert list(links(acting_store)) == [1]
 

@@ -96,7 +96,7 @@ def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
         NOW, [_make_running_job(1, "x[7-8]", nodes=2), _make_running_job(2, "n0")]
     )
     stood = build_queue_simulator(SMALL, queue, _nodes("aiii"))
-    assert stood.left_out == {}
+    assert stood.reasons == {}
     assert list_free_nodes(stood.simulator) == (3,)
 
 
@@ -105,8 +105,8 @@ def test_jobs_that_do_not_fit_are_named() -> None:
         NOW, [_make_running_job(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)]
     )
     stood = build_queue_simulator(SMALL, queue)
-    assert set(stood.left_out) == {3, 4}
-    assert all(stood.left_out.values())
+    assert set(stood.reasons) == {3, 4}
+    assert all(stood.reasons.values())
     assert [r.job_id for r in stood.simulator.list_running()] == [1, 2]
 
 
@@ -172,7 +172,7 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
 
 def test_a_limit_on_submissions_is_not_asked_of_jobs_that_slurm_has_taken() -> None:
     params = replace(SMALL, qos=(Qos(max_submit_pu=1),))
-    assert build_queue_simulator(params, Queue.from_jobs(NOW, [_job(1), _job(2)])).left_out == {}
+    assert build_queue_simulator(params, Queue.from_jobs(NOW, [_job(1), _job(2)])).reasons == {}
 
 
 def test_on_shared_nodes_each_node_gives_its_part() -> None:
@@ -193,7 +193,7 @@ def test_the_stand_in_plans_what_the_cluster_plans(site: str) -> None:
         planned = cluster.simulator.compute_planned_starts()
         stood = build_queue_simulator(params, cluster.fetch_queue(), cluster.fetch_nodes())
         found = stood.simulator.compute_planned_starts()
-        assert stood.left_out == {}
+        assert stood.reasons == {}
         count += len(planned)
         near = params.bf_resolution_s
         same += sum(abs(found.get(i, 0) - at) <= near for i, at in planned.items())

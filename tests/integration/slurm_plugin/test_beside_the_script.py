@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import PLUGIN
 from tests.support.patient import PATIENCE_S, wait_until
 from tests.support.slurm_plugin.answering import Service
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 WAITS = (
     "#!/bin/sh\ntrap '' TERM USR1\n: >$HOME/traps\n"
@@ -20,12 +20,12 @@ WAITS = (
 )
 
 
-def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
+def finish(link: EditableLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
     assert process.communicate(timeout=PATIENCE_S)[0] == b"ran\n"
 
 
-def list_processes(link: ToldLink) -> list[Path]:
+def list_processes(link: EditableLink) -> list[Path]:
     """List the processes, as folders of /proc, whose command line names the chain: its carrier's,
     and those of the loops beside the script."""
     found = []
@@ -73,7 +73,7 @@ def test_the_service_says_when_the_next_link_is_submitted(
     wait_until(lambda: link.says("jobs/2") is not None)
     finish(link, process)
     path = f"/api/v1/chains/{link.chain.name}/next"
-    assert service.asked == [(path, "MUNGE MUNGE:credential:")] * 2
+    assert service.requests == [(path, "MUNGE MUNGE:credential:")] * 2
     assert (link.slurm.root / "payload").read_text().startswith(f"GET {path} ")
     argv = link.slurm.calls()[-1].argv
     assert f"--comment=mirage:{link.chain.name}:2" in argv
@@ -93,14 +93,14 @@ def test_without_its_word_the_standby_stands_after_all(
     if trouble == "down":
         env["MIRAGE_URL"] = "http://127.0.0.1:1"
     if trouble == "no python files":
-        link.told(plugin="/nowhere")
+        link.set(plugin="/nowhere")
     if trouble == "late":
         env["SLURM_JOB_END_TIME"] = str(int(time.time()) + 602)
     process = link.start(1, env=env)
     wait_until(lambda: link.says("jobs/2") is not None)
     finish(link, process)
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
-    assert len(service.asked) == {"503": 2, "nonsense": 2, "late": 1}.get(trouble, 0)
+    assert len(service.requests) == {"503": 2, "nonsense": 2, "late": 1}.get(trouble, 0)
 
 
 def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
@@ -109,7 +109,7 @@ def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
     service.answers = [{"submit_now": False, "ask_again_s": 3600}]
     link = chain(WAITS, mode="submit", min_runtime=0)
     process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
-    wait_until(lambda: service.asked != [])
+    wait_until(lambda: service.requests != [])
     finish(link, process)
     assert link.says("jobs/2") == "102"
     assert len(link.slurm.calls()) == 2
@@ -172,7 +172,7 @@ def test_a_warning_ends_no_loop_and_an_ignored_hangup_keeps_none(
     program = """
         . "$0"
         mirage_dir=$1 mirage_job=7 mirage_since=1 mirage_loops=
-        loop() { : >"$1/began"; mirage_nap 1; : >"$1/went"; mirage_nap 1000; }
+        loop() { : >"$1/began"; mirage_sleep 1; : >"$1/went"; mirage_sleep 1000; }
         mirage_start_loop loop "$1"
         until [ -e "$1/began" ]; do sleep 0.1; done
         for signal in HUP INT QUIT USR1 USR2 ALRM TERM; do kill -s $signal $mirage_loops; done

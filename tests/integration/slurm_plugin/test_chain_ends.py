@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 
-def submitted(link: ToldLink) -> int:
+def submitted(link: EditableLink) -> int:
     """How many links sbatch has been asked for."""
     return len(link.slurm.calls())
 
@@ -90,7 +90,7 @@ def test_what_a_link_ran_is_added_to_what_it_ran_before_a_requeue(chain: MakeCha
 def test_the_users_file_ends_the_chain(chain: MakeChain, relative: bool) -> None:
     link = chain("#!/bin/sh\ntouch $HOME/finished\n")
     file = Path(link.slurm.environ["HOME"]) / "finished"
-    link.told(until=file.name if relative else file)
+    link.set(until=file.name if relative else file)
     link.run(1)
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
     late = link.run(2)
@@ -233,7 +233,7 @@ def test_what_the_users_own_commands_show_them_is_nothing_to_a_link(
 ) -> None:
     """Two standbys would stand where the first is not seen, or one behind a chain that is over."""
     link = chain("#!/bin/sh\ntouch $HOME/finished\n")
-    link.told(until=Path(slurm.environ["HOME"]) / "finished")
+    link.set(until=Path(slurm.environ["HOME"]) / "finished")
     slurm.sbatch("--parsable", f"--comment=mirage:{link.chain.name}:2", "job.sh")
     link.run(1, env=NARROWED)
     assert submitted(link) == 2

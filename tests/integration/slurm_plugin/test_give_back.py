@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import Call
-from tests.support.slurm_plugin.told import ToldLink
+from tests.support.slurm_plugin.told import EditableLink
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 FIRST, OWN, NEW = 101, 102, 103
@@ -23,7 +23,7 @@ PLANNED = "--dependency=afterany:101?after:101+235"
 class Early:
     """Link 1 is at work for an hour yet; link 2 waited half a minute, and starts as job 102."""
 
-    link: ToldLink
+    link: EditableLink
     first: subprocess.Popen[bytes]
 
     def starts(self, job: int = OWN, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -72,7 +72,7 @@ class Early:
 MakeEarly = Callable[..., Early]
 
 
-def gate(link: ToldLink, command: str, pattern: str, then: str) -> None:
+def gate(link: EditableLink, command: str, pattern: str, then: str) -> None:
     """Let a command of Slurm's do something after an answer to a call that fits the pattern."""
     path = link.slurm.root / "bin" / command
     real = path.with_name(f"{command}.real")
@@ -341,7 +341,7 @@ def test_the_status_tells_of_no_return_once_another_job_stands_for_the_link(
     assert "link 2\tjob 103\tstandby\n" in read_status(scene.link)
 
 
-def read_status(link: ToldLink) -> str:
+def read_status(link: EditableLink) -> str:
     words = ["mirage-link", "status", link.chain.name]
     return subprocess.run(
         words, env=link.slurm.environ, capture_output=True, text=True, check=True

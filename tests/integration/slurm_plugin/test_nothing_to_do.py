@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 SAYS = "mirage: the chain is done: link 2 had nothing to do"
 
@@ -76,7 +76,7 @@ def test_a_predecessor_that_still_runs_is_no_measure(chain: MakeChain) -> None:
     link.ran(1, "timeout", seconds=7200)
     (link.chain / "ends" / "1").unlink()
     link.slurm.job_is(101, "RUNNING", start=1, end=4000000000)
-    link.told(max_overlap=4000000000)
+    link.set(max_overlap=4000000000)
     assert link.run(2).stdout == b"ran\n"
     assert link.says("done") is None
 
@@ -88,8 +88,8 @@ def test_who_said_that_it_goes_on_after_completed_is_believed(
     slurm: FakeSlurm, shell: list[str], words: tuple[str, ...], goes_on: bool
 ) -> None:
     slurm.script("#!/bin/sh\necho ran\n")
-    link = ToldLink.submitted(slurm, shell, "--mirage-chain=9", *words, "job.sh")
-    assert isinstance(link, ToldLink)
+    link = EditableLink.submitted(slurm, shell, "--mirage-chain=9", *words, "job.sh")
+    assert isinstance(link, EditableLink)
     link.ran(1, "timeout", seconds=7200)
     assert link.run(2).stdout == b"ran\n"
     assert (link.says("done") is None) is goes_on
@@ -103,9 +103,9 @@ def test_what_a_link_waited_is_not_its_run(chain: MakeChain) -> None:
     link.has("started/1", 101)
     link.has("ran/1", 7200)
     link.slurm.job_is(101, "RUNNING", start=1, end=4000000000)
-    link.told(max_overlap=4000000000)
+    link.set(max_overlap=4000000000)
     second = link.start(2)
-    wait_until(lambda: "waits for link 1" in link.logged() and link.slurm.looks() > 50)
+    wait_until(lambda: "waits for link 1" in link.logged() and link.slurm.count_looks() > 50)
     link.has("ends/1", "exit 0")
     link.slurm.job_is(101, "COMPLETED", start=1, end=7201)
     said = second.communicate(timeout=60)[1].decode()

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from tests.support.patient import PATIENCE_S, wait_until
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 
-def beside(link: ToldLink, left_s: int | str, *, index: int = 1) -> None:
+def beside(link: EditableLink, left_s: int | str, *, index: int = 1) -> None:
     """Let a link run for so long yet."""
     job = 100 + index
     link.has(f"jobs/{index}", job)
@@ -103,8 +103,8 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     wait_until(lambda: "the script starts after the job has ended" in link.logged())
     (link.slurm.root / "slurm.down").unlink()
     link.has("ends/1", "exit 0")  # from now on it asks at each look
-    asked = link.slurm.asked(101)
-    wait_until(lambda: link.slurm.asked(101) >= asked + 3)
+    asked = link.slurm.count_questions(101)
+    wait_until(lambda: link.slurm.count_questions(101) >= asked + 3)
     assert process.poll() is None
     link.slurm.job_is(101, "COMPLETED")
     assert process.communicate(timeout=PATIENCE_S)[0] == b"ran\n"

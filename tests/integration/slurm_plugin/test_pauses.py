@@ -12,13 +12,13 @@ import pytest
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 FAILS = "#!/bin/sh\nexit 2\n"
 SAVES = "#!/bin/sh\nmkdir -p $HOME/out/deep; echo $MIRAGE_LINK >$HOME/out/deep/model\n"
 
 
-def mirage_link(link: ToldLink, *words: str) -> subprocess.CompletedProcess[str]:
+def mirage_link(link: EditableLink, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PLUGIN / "mirage-link", *words],
         check=False,
@@ -176,7 +176,7 @@ def test_an_old_checkpoint_is_none(chain: MakeChain) -> None:
     assert "left nothing new" in (link.says("paused") or "")
 
 
-def _age(link: ToldLink, index: int, *, by_s: int) -> None:
+def _age(link: EditableLink, index: int, *, by_s: int) -> None:
     then = time.time() - by_s
     os.utime(link.chain / "started" / str(index), (then, then))
 
@@ -285,8 +285,8 @@ def test_a_chain_that_is_in_the_queue_or_may_be_is_not_resumed(chain: MakeChain)
 def test_a_chain_of_another_cluster_is_looked_for_there(slurm: FakeSlurm) -> None:
     """On a host of another cluster squeue alone would show none of its jobs."""
     slurm.script("#!/bin/sh\n:\n")
-    link = ToldLink.submitted(slurm, ("sh",), "-M", "there", "--mirage-chain=3", "job.sh")
-    assert isinstance(link, ToldLink)
+    link = EditableLink.submitted(slurm, ("sh",), "-M", "there", "--mirage-chain=3", "job.sh")
+    assert isinstance(link, EditableLink)
     (slurm.root / "elsewhere").write_text("there\n")
     done = mirage_link(link, "resume", link.chain.name)
     assert (done.returncode, len(slurm.calls())) == (1, 1)

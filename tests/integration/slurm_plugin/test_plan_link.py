@@ -14,13 +14,13 @@ from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, SACCT, SCONTROL
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 DATE = r"""#!/bin/sh
 [ "$*" = +%s ] || exec /usr/bin/date "$@"
 echo "$(($(/usr/bin/date +%s) + $(cat {home}/ahead)))"
 """
-Begin = Callable[..., tuple[ToldLink, "subprocess.Popen[bytes]"]]
+Begin = Callable[..., tuple[EditableLink, "subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def begin(chain: MakeChain, slurm: FakeSlurm) -> Begin:
 
     def start(
         env: dict[str, str] | None = None, *, sacct: str = SACCT, **told: object
-    ) -> tuple[ToldLink, subprocess.Popen[bytes]]:
+    ) -> tuple[EditableLink, subprocess.Popen[bytes]]:
         now = int(time.time())
         slurm.sleeps_briefly()
         slurm.command("scontrol", SCONTROL)

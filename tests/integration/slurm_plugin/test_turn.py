@@ -12,20 +12,20 @@ import pytest
 
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 
 def test_the_script_is_not_run_before_the_link_before_it_has_ended_in_slurm(pair: Pair) -> None:
     link, first = pair()
     second = link.start(2)
-    wait_until(lambda: link.slurm.looks() > 30)
+    wait_until(lambda: link.slurm.count_looks() > 30)
     assert lines(link) == ["begin 1 after nothing <>"]
     let_end(link, 1)
     finish(first)
     link.slurm.job_is(101, "COMPLETING")
-    looks = link.slurm.looks()
-    wait_until(lambda: link.slurm.looks() > looks + 10)
+    looks = link.slurm.count_looks()
+    wait_until(lambda: link.slurm.count_looks() > looks + 10)
     assert len(lines(link)) == 2
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 2)
@@ -48,9 +48,9 @@ def test_files_are_looked_at_often_and_slurm_is_asked_seldom(pair: Pair) -> None
     link, first = pair(beat_s=200, pace_s=5)
     second = link.start(2)
     wait_until(lambda: waits(link))
-    asked, looks = link.slurm.asked(101), link.slurm.looks()
-    wait_until(lambda: link.slurm.looks() >= looks + 320)
-    assert 2 <= link.slurm.asked(101) - asked <= 3
+    asked, looks = link.slurm.count_questions(101), link.slurm.count_looks()
+    wait_until(lambda: link.slurm.count_looks() >= looks + 320)
+    assert 2 <= link.slurm.count_questions(101) - asked <= 3
     link.slurm.job_is(101, "COMPLETED")
     let_end(link, 1)
     finish(first)
@@ -63,12 +63,12 @@ def test_the_first_look_after_the_end_begins_the_script(pair: Pair) -> None:
     second = link.start(2)
     wait_until(lambda: waits(link))
     link.slurm.job_is(101, "COMPLETED")
-    asked = link.slurm.asked(101)
+    asked = link.slurm.count_questions(101)
     let_end(link, 1)
     finish(first)
     wait_until(lambda: len(lines(link)) == 3)
     # One question at that look: its answer is the guard's as well.
-    assert link.slurm.asked(101) - asked == 1
+    assert link.slurm.count_questions(101) - asked == 1
     let_end(link, 2)
     finish(second)
 
@@ -111,7 +111,7 @@ def test_somebody_elses_lease_that_was_let_go_lets_nobody_begin(pair: Pair) -> N
     (lease / "1").write_text("1 99 0\n")
     (lease / "1.free").write_text("")
     second = link.start(2)
-    wait_until(lambda: link.slurm.looks() > 10)
+    wait_until(lambda: link.slurm.count_looks() > 10)
     assert len(lines(link)) == 1
     link.slurm.job_is(101, "COMPLETED")
     for index in (1, 2):
@@ -140,7 +140,7 @@ def test_while_slurm_does_not_answer_the_link_waits_as_long_as_the_other_may_run
     (link.slurm.root / "slurm.down").touch()
     second = link.start(2)
     if not begins:
-        wait_until(lambda: link.slurm.asked(101) > 5)
+        wait_until(lambda: link.slurm.count_questions(101) > 5)
         assert link.says("started/2") is None
         (link.slurm.root / "slurm.down").unlink()
     code, said = finish(second)
@@ -158,8 +158,8 @@ def test_while_slurm_does_not_answer_a_heartbeat_that_moves_outlasts_the_deadlin
     second = link.start(2)
     wait_until(lambda: waits(link))
     (link.slurm.root / "slurm.down").touch()
-    asked = link.slurm.asked(101)
-    wait_until(lambda: link.slurm.asked(101) > asked + 3)
+    asked = link.slurm.count_questions(101)
+    wait_until(lambda: link.slurm.count_questions(101) > asked + 3)
     assert len(lines(link)) == 1
     link.signal(first, "KILL")
     first.communicate()
@@ -219,7 +219,7 @@ def test_without_the_chains_directory_its_marks_in_the_queue_are_looked_for(
     copy = link.slurm.root / "copy"
     copy.write_bytes(link.carrier.read_bytes())
     link.chain.rename(link.slurm.root / "gone")
-    moved = ToldLink(
+    moved = EditableLink(
         slurm=link.slurm, shell=link.shell, carrier=copy, chain=link.chain, processes=link.processes
     )
     second = moved.start(2)
@@ -322,36 +322,3 @@ def test_chains_without_a_standby_wait_too(pair: Pair, settings: dict[str, str])
     let_end(link, 2)
     assert finish(second)[0] == 0
     assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
-
-
-@pytest.mark.parametrize(
-    ("began", "ends", "given", "bound"),
-    [
-        (0, 7200, "", 1800),
-        (0, 57600, "", 14400),
-        (0, 172800, "", 14400),
-        (0, 7200, "600", 600),
-        (0, 7200, "0", 0),
-        ("", "", "", 14400),
-    ],
-)
-def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
-    shell: list[str], began: object, ends: object, given: str, bound: int
-) -> None:
-    from mirage.domain.chain import Chain, ChainId, Link, Style  # noqa: PLC0415
-    from mirage.domain.job import JobId  # noqa: PLC0415
-
-    text = (PLUGIN / "carrier_overlap.sh").read_text()
-    run = f"mirage_began={began} mirage_ends={ends} mirage_max_overlap={given}\n"
-    done = subprocess.run(
-        [*shell, "-c", text + run + "mirage_bound_overlap\necho $mirage_bound\n"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) == bound
-    own = int(given) if given else None
-    chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own, style=Style.SEQUENTIAL)
-    limit = int(str(ends)) - int(str(began)) if ends != "" else None
-    before = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit)
-    assert chain.get_allowed_overlap_s(before) == bound

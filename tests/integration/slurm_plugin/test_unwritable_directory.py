@@ -74,7 +74,7 @@ def test_a_link_waits_for_a_running_one_of_which_no_file_tells(make: Make) -> No
         link.slurm.has_queued(100 + index, f"mirage:{link.chain.name}:{index}")
     link.slurm.job_is(102, "RUNNING", start=1000)
     process = link.start(3)
-    wait_until(lambda: link.slurm.looks() > 2, "no look")
+    wait_until(lambda: link.slurm.count_looks() > 2, "no look")
     ready = link.slurm.root / "home" / "ready"
     assert not ready.exists()
     link.slurm.job_is(102, "COMPLETED", start=1000, end=2000)

@@ -15,7 +15,7 @@ from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.forger import BOB, NOW, Forger, as_root, folder_of, forging
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 pytestmark = as_root
 
@@ -47,7 +47,7 @@ def test_the_wrapper_tells_a_forger_nothing(slurm: FakeSlurm, forger: Forger) ->
     slurm.script("#!/bin/sh\ntrue\n")
     done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env={"MIRAGE_URL": forger.url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
-    assert forger.heard() == ""
+    assert forger.read_requests() == ""
     assert not credentials(slurm)
     said = done.stderr.decode()
     assert said.count("\n") == 1
@@ -55,7 +55,7 @@ def test_the_wrapper_tells_a_forger_nothing(slurm: FakeSlurm, forger: Forger) ->
     assert f"uid {BOB}, who is neither root nor mirage nor you: {ADVICE}" in said
 
 
-def end_script(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
+def end_script(link: EditableLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
     process.communicate(timeout=60)
 
@@ -69,7 +69,7 @@ def test_a_link_submits_nothing_on_a_forgers_word(
     end_script(link, process)
     assert "--dependency=afterany:101" in slurm.calls()[-1].argv
     assert len(slurm.calls()) == 2
-    assert forger.heard() == ""
+    assert forger.read_requests() == ""
     assert not credentials(slurm)
     assert "is submitted as a standby: the service gave no answer" in link.logged()
     assert f"uid {BOB}, who is neither root" in link.logged()
@@ -84,7 +84,7 @@ def test_the_controllers_hook_tells_a_forger_nothing(slurm: FakeSlurm, forger: F
         text=True,
         check=False,
     )
-    assert (done.returncode, forger.heard(), credentials(slurm)) == (1, "", False)
+    assert (done.returncode, forger.read_requests(), credentials(slurm)) == (1, "", False)
     assert f"uid {BOB}" in done.stderr
 
 
@@ -102,7 +102,7 @@ def test_the_services_account_is_believed_where_the_site_names_it(
             env = {"MIRAGE_URL": "", "MIRAGE_CLIENT_CONF": str(configuration)}
             done = slurm.sbatch("--mirage-chain=2", "job.sh", patient=True, env=env)
             assert b": 2 links\n" in done.stderr
-            assert ("MUNGE" in service.heard()) == credentials(slurm) == (way == "port")
+            assert ("MUNGE" in service.read_requests()) == credentials(slurm) == (way == "port")
 
 
 CONNECT = """
@@ -211,7 +211,7 @@ def test_an_answer_over_a_network_without_https_has_nothing_submitted(
         wait_until(lambda: link.says("jobs/2") is not None)
         end_script(link, process)
         assert "--dependency=afterany:101" in slurm.calls()[-1].argv
-        assert elsewhere.heard() == ""
+        assert elsewhere.read_requests() == ""
         assert "without https anybody may have answered" in link.logged()
 
 
@@ -244,8 +244,8 @@ def test_a_redirect_is_followed_nowhere(slurm: FakeSlurm) -> None:
             done = slurm.sbatch(
                 "--mirage-chain=2", "job.sh", patient=True, env={"MIRAGE_URL": service.url}
             )
-            assert "MUNGE" in service.heard()
-        assert bob.heard() == ""
+            assert "MUNGE" in service.read_requests()
+        assert bob.read_requests() == ""
     assert b"is not registered (307)" in done.stderr
 
 

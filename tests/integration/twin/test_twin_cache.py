@@ -56,7 +56,7 @@ def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path:
     cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
     # However slow this machine is: an answer of an hour ago would stand in for one of now.
     foresight = TwinCache(budget_s=3600.0)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=foresight))
     cluster.advance(POINT - BEGIN)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
@@ -96,7 +96,7 @@ def test_a_policy_waits_for_the_twins_turn_while_there_is_time(sqlite_store: Sto
     """Another rule might free meanwhile, which cannot be taken back."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
+    observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
@@ -270,7 +270,7 @@ def test_hand_overs_of_one_shape_are_asked_about_once(
     monkeypatch.setattr(Futures, "sample_waits", count)
     watching, cluster = AsksTwinAlone(), SimulatedCluster(PARAMS, [], now=BEGIN)
     foresight = TwinCache(budget_s=3600.0)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, foresight=foresight))
+    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=foresight))
     for chain, nodes in (("chain000", 2), ("chain001", 2), ("chain002", 4)):
         cluster.submit_chain(
             ChainId(chain), links=2, nodes=nodes, time_limit_s=PAIR.time_limit_s, user=chain

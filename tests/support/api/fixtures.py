@@ -1,4 +1,4 @@
-"""A service over a fresh SQLite file, and a cluster with something on it."""
+"""Fixtures: a service over a fresh SQLite file, its clients, and a chain with links."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.support.api.running import CLUSTER, NOW, Client, Stage, identify
 
 @pytest.fixture
 def store(sqlite_store: Store) -> Store:
-    """One database is enough; a file that is for both imports the `store` of all rooms."""
+    """Return a SQLite store. A test for PostgreSQL too imports the fixture `store` of all rooms."""
     return sqlite_store
 
 
@@ -35,27 +35,27 @@ def context(store: Store, cluster_id: int) -> ApiContext:
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    made = Stage()
-    with made.open(tmp_path_factory.mktemp("stage")):
-        yield made
+    new_stage = Stage()
+    with new_stage.open(tmp_path_factory.mktemp("stage")):
+        yield new_stage
 
 
 @pytest.fixture
 def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
-    with stage.serving(context) as running:
-        yield running
+    with stage.serving(context) as http_client:
+        yield http_client
 
 
 @pytest.fixture
 def client_with_munge(stage: Stage, context: ApiContext, munge: Path) -> Iterator[Client]:
-    """munged, which runs, says who calls."""
-    with stage.serving(replace(context, identify=authenticate_caller)) as running:
-        yield running
+    """Yield a client of a service that identifies callers by the running munged."""
+    with stage.serving(replace(context, identify=authenticate_caller)) as http_client:
+        yield http_client
 
 
 @pytest.fixture
 def chain_with_links(store: Store, cluster_id: int) -> None:
-    """Alice's chain `CHAIN` is in the database, with the three links of `add_links`."""
+    """Put alice's chain `CHAIN` into the database, with the three links of `add_links`."""
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)

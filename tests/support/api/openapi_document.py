@@ -1,9 +1,8 @@
-"""The OpenAPI document as it is committed.
+"""Builds the OpenAPI document that is committed as docs/openapi.json.
 
-`python -m tests.support.api.openapi_document` writes it anew.
-
-A change that would break a client made from the committed one is named, and nothing is written;
-`--break` writes it all the same, and says so in the changelog: without that CI fails
+`python -m tests.support.api.openapi_document` writes the file. If a change breaks clients of the
+committed document, the program names it and writes nothing. With `--break` it writes the file, and
+a line about each break into the changelog. CI fails without that line
 (`tests.support.api.openapi_said`).
 """
 
@@ -15,35 +14,35 @@ from typing import Any, cast
 from mirage.database.schema.engine import Store
 from mirage.web.api.app import ApiContext, create_app
 from tests.support.api import openapi_said
-from tests.support.api.openapi_breaking import breaking
+from tests.support.api.openapi_breaking import list_breaks
 from tests.support.paths import CHECKOUT
 
 COMMITTED = CHECKOUT / openapi_said.DOCUMENT
 
 
-def made() -> dict[str, Any]:
-    """Of the app as it is; no route is called, so nothing stands behind it."""
-    given = ApiContext(
+def build_document() -> dict[str, Any]:
+    """Return the document of the present app. No route is called, so the app needs no database."""
+    context = ApiContext(
         store=cast(Store, None), cluster_id=0, cluster_name="", admins=(), clock=lambda: 0
     )
-    return create_app(given).openapi()
+    return create_app(context).openapi()
 
 
-def text(document: dict[str, Any]) -> str:
+def render_document(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main(checkout: Path = CHECKOUT) -> int:
-    document, path = made(), checkout / openapi_said.DOCUMENT
-    broken = breaking(json.loads(path.read_text()), document) if path.exists() else []
-    for sentence in broken:
+    document, path = build_document(), checkout / openapi_said.DOCUMENT
+    breaks = list_breaks(json.loads(path.read_text()), document) if path.exists() else []
+    for sentence in breaks:
         sys.stderr.write(f"breaking: {sentence}\n")
-    if broken and "--break" not in sys.argv:
+    if breaks and "--break" not in sys.argv:
         return 1
-    if broken:
+    if breaks:
         changelog = checkout / openapi_said.CHANGELOG
-        changelog.write_text(openapi_said.saying(changelog.read_text(), broken))
-    path.write_text(text(document))
+        changelog.write_text(openapi_said.add_sentences(changelog.read_text(), breaks))
+    path.write_text(render_document(document))
     return 0
 
 

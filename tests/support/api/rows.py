@@ -1,4 +1,4 @@
-"""What the worker would have stored."""
+"""Puts rows into the database as the worker stores them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.slurm.printed_jobs import read_queue_job, read_record
 HOUR = 3600
 
 
-_LIKE = {
+_DEFAULT_VALUES = {
     "submit": NOW - 10 * HOUR,
     "eligible": NOW - 10 * HOUR,
     "state": JobState.RUNNING,
@@ -30,17 +30,17 @@ _LIKE = {
 
 
 def read_running_job(job_id: int, **more: Any) -> Job:
-    """One of alice's that runs, in squeue; `more` as `JobValues` has them."""
-    return read_queue_job(job_id=job_id, **{**_LIKE, **more})
+    """Return a running job of alice, as read from squeue; `more`: fields of `JobValues`."""
+    return read_queue_job(job_id=job_id, **{**_DEFAULT_VALUES, **more})
 
 
 def read_running_record(job_id: int, **more: Any) -> Job:
-    """One of alice's that runs, in sacct; `more` as `JobValues` has them."""
-    return read_record(job_id=job_id, **{**_LIKE, **more})
+    """Return a running job of alice, as read from sacct; `more`: fields of `JobValues`."""
+    return read_record(job_id=job_id, **{**_DEFAULT_VALUES, **more})
 
 
 def look(store: Store, cluster_id: int, *jobs: Job, at: int = NOW) -> None:
-    """A snapshot of these jobs on two nodes, one of them idle."""
+    """Store a snapshot of these jobs on two nodes, one of them idle."""
     nodes = tuple(
         Node(
             name=f"n{i}",
@@ -65,7 +65,7 @@ def add_chain(
 
 
 def add_links(tx: Transaction, cluster_id: int, chain_id: str = CHAIN) -> None:
-    """Three links: the second came half an hour late, the third an hour early, and runs."""
+    """Add three links: the second started half an hour late; the third an hour early, and runs."""
     spans = [(-9, -6), (-5.5, -1), (-2, None)]
     for index, (start, end) in enumerate(spans, start=1):
         link = make_link(

@@ -1,4 +1,4 @@
-"""The real app on a real socket, and people who call it."""
+"""Runs the real app on real sockets, and sends requests to it as users."""
 
 import socket
 import threading
@@ -30,23 +30,23 @@ CLUSTER = "lab"
 
 
 class PatientProtocol(unix_peer.PeerProtocol):
-    """Ends no connection of a client that a busy machine keeps from sending or taking."""
+    """The service's protocol with time limits of an hour, so that a busy machine breaks no test."""
 
-    def __init__(self, config: Config, server_state: ServerState, **rest: Any) -> None:
-        super().__init__(config, server_state, patience=LONG, **rest)
+    def __init__(self, config: Config, server_state: ServerState, **options: Any) -> None:
+        super().__init__(config, server_state, patience=LONG, **options)
 
 
 def identify(credential: str, payload: str) -> Caller:
-    """Believes `NAME:PAYLOAD` where it names the request at hand."""
-    user, _, held = credential.partition(":")
-    if user not in USERS or held != payload:
+    """Return the user NAME for a credential `NAME:PAYLOAD`, if PAYLOAD is that of the request."""
+    user, _, signed_text = credential.partition(":")
+    if user not in USERS or signed_text != payload:
         raise NotIdentified("nobody vouches for that")
     return Caller(USERS[user], user)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What people send; as nobody unless `who` is given."""
+    """Sends requests as the user `who`, and without a credential if `who` is None."""
 
     url: str
 
@@ -73,11 +73,11 @@ class Client:
     ) -> httpx.Response:
         return self._send("PUT", path, body, who, headers=headers)
 
-    def raw(self, method: str, path: str, **how: Any) -> httpx.Response:
+    def raw(self, method: str, path: str, **options: Any) -> httpx.Response:
         with httpx.Client(
             trust_env=False, timeout=patient.PATIENCE_S, verify=patient.NO_ISSUER
         ) as http:
-            return http.request(method, self.url + path, **how)
+            return http.request(method, self.url + path, **options)
 
     def _send(
         self,
@@ -89,17 +89,20 @@ class Client:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
-        sent = {"Content-Type": "application/json"} | dict(headers or {})
+        all_headers = {"Content-Type": "application/json"} | dict(headers or {})
         target = str(httpx.URL(path).copy_merge_params(params)) if params else path
         if who is not None:
-            sent["Authorization"] = (
+            all_headers["Authorization"] = (
                 f"MUNGE {who}:{build_signed_text(method, target, body, CLUSTER)}"
             )
-        return self.raw(method, target, content=body, headers=sent)
+        return self.raw(method, target, content=body, headers=all_headers)
 
 
 class Stage:
-    """uvicorn in a thread, on a free port of loopback: one for all tests, each with its own app."""
+    """A uvicorn server in a thread, which serves one app after another.
+
+    All tests share it, since a server takes a while to start. Each test puts its own app in.
+    """
 
     def __init__(self) -> None:
         self._app: FastAPI | None = None
@@ -114,19 +117,19 @@ class Stage:
 
     @contextmanager
     def serving(self, context: ApiContext) -> Iterator[Client]:
-        with self.showing(create_app(context)) as client:
+        with self.serve_app(create_app(context)) as client:
             yield client
 
     @contextmanager
-    def showing(self, app: FastAPI) -> Iterator[Client]:
-        """That app, whatever has been added to it."""
-        before, self._app = self._app, app
+    def serve_app(self, app: FastAPI) -> Iterator[Client]:
+        """Serve an app of `create_app` until the block ends."""
+        old_app, self._app = self._app, app
         yield Client(self.url)
-        self._app = before
+        self._app = old_app
 
     @contextmanager
-    def calling(self) -> Iterator[httpx.Client]:
-        """Calls through the unix socket."""
+    def call_by_socket(self) -> Iterator[httpx.Client]:
+        """Yield a client that calls through the unix socket."""
         transport = httpx.HTTPTransport(uds=str(self.socket_path), verify=patient.NO_ISSUER)
         with httpx.Client(
             base_url="http://mirage",
@@ -138,11 +141,11 @@ class Stage:
 
     @contextmanager
     def open(self, folder: Path) -> Iterator[None]:
-        """On loopback, and on a unix socket in `folder`."""
-        listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        """Listen on a free port of loopback, and on a unix socket in `folder`."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.socket_path = folder / "socket"
-        local = unix_peer.listen_on_path(self.socket_path, private=True)
+        unix_listener = unix_peer.listen_on_path(self.socket_path, private=True)
         config = uvicorn.Config(
             self,
             http=PatientProtocol,
@@ -150,15 +153,15 @@ class Stage:
             log_config=None,
             lifespan="off",
             ws="none",
-            # A stream that a test has left open would keep the stage, and the whole run, for ever.
+            # Without a limit, a stream that a test left open would keep the test run from ending.
             timeout_graceful_shutdown=60,
         )
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening, local],))
+        thread = threading.Thread(target=server.run, args=([listener, unix_listener],))
         thread.start()
         try:
             yield
         finally:
             server.should_exit = True
             thread.join()
-            listening.close()
+            listener.close()

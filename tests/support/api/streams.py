@@ -1,4 +1,4 @@
-"""A listener to the stream of events, as a browser is one."""
+"""Reads the stream of events as a browser does."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,21 +29,21 @@ class Stream:
         self._lines = self.answer.iter_lines()
 
     def __iter__(self) -> Iterator[Event]:
-        """Until the server ends it."""
-        said: dict[str, str] = {}
+        """Yield the events until the server ends the stream."""
+        fields: dict[str, str] = {}
         for line in self._lines:
             if line.startswith(":"):
                 self.comments.append(line)
             elif line:
                 name, _, value = line.partition(": ")
-                said[name] = value
-            elif "data" in said:
-                number = int(said["id"]) if "id" in said else None
-                yield Event(said["event"], number, json.loads(said["data"]))
-                said = {}
+                fields[name] = value
+            elif "data" in fields:
+                number = int(fields["id"]) if "id" in fields else None
+                yield Event(fields["event"], number, json.loads(fields["data"]))
+                fields = {}
 
     def next(self, name: str | None = None) -> Event:
-        """The next event, of that name if one is given."""
+        """Return the next event, or the next event of that name."""
         return next(event for event in self if name in {None, event.name})
 
     def read_comments(self, count: int) -> None:
@@ -67,7 +67,7 @@ def listening(
 
 
 def read(url: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> list[Event]:
-    """What is there now."""
+    """Return the events that exist now."""
     with listening(url, headers=headers, for_s=0, **query) as stream:
         assert stream.answer.status_code == 200, stream.answer.read()
         return list(stream)

@@ -1,4 +1,4 @@
-"""A command of `mirage` in this process: starting one of its own takes a second."""
+"""Runs a command of `mirage` in this process, because starting a process takes a second."""
 
 import os
 import sys
@@ -14,11 +14,11 @@ from tests.support.mirage_process import Answer
 
 
 def environment(url: str | None, **more: str) -> dict[str, str]:
-    """Without what the developer set for Mirage; the service is at `url`."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
-    plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
-    plain |= {"XDG_STATE_HOME": "/nonexistent", "MIRAGE_CLUSTER_NAME": CLUSTER}
-    return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
+    """Return the environment without the developer's MIRAGE_ variables; `url`: of the service."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
+    variables |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
+    variables |= {"XDG_STATE_HOME": "/nonexistent", "MIRAGE_CLUSTER_NAME": CLUSTER}
+    return variables | ({} if url is None else {"MIRAGE_URL": url}) | more
 
 
 def run_in_process(*words: str, url: str | None = None, **more: str) -> Answer:
@@ -33,7 +33,7 @@ def run_in_process(*words: str, url: str | None = None, **more: str) -> Answer:
         for name, value in environment(url, **more).items():
             patch.setenv(name, value)
         time.tzset()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             main()
     time.tzset()
-    return Answer(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return Answer(int(exit_info.value.code or 0), out.getvalue(), err.getvalue())

@@ -1,4 +1,4 @@
-"""What commands import when they run: a Tab imports their modules without it."""
+"""Finds the imports inside the functions of a command, which run only with the command."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Real shells at a terminal of their own, and what a person's Tab does in them."""
+"""Runs real shells, each at a terminal of its own, and types keys into them."""
 
 import os
 import pty
@@ -11,44 +11,49 @@ from pathlib import Path
 from mirage.cli.connection.suggestions import PATIENCE
 
 PATIENCE_S = 60
-"""For a machine that does much else."""
+"""Seconds to wait for output, enough for a busy machine."""
 
 
 def environment(home: Path, url: str) -> dict[str, str]:
-    """Of a person who has the `mirage` of this environment first on PATH."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
+    """Return a user's environment, with the `mirage` of this Python first on PATH."""
+    outer = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
     commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    own = {"HOME": str(home), "ZDOTDIR": str(home), "XDG_CONFIG_HOME": str(home)}
-    own |= {"XDG_DATA_HOME": str(home), "XDG_STATE_HOME": str(home), "TERM": "dumb"}
-    own |= {"PATH": commands, "MIRAGE_URL": url, "LC_ALL": "C.UTF-8"}
-    return kept | own | {PATIENCE: "30"}
+    personal = {"HOME": str(home), "ZDOTDIR": str(home), "XDG_CONFIG_HOME": str(home)}
+    personal |= {"XDG_DATA_HOME": str(home), "XDG_STATE_HOME": str(home), "TERM": "dumb"}
+    personal |= {"PATH": commands, "MIRAGE_URL": url, "LC_ALL": "C.UTF-8"}
+    return outer | personal | {PATIENCE: "30"}
 
 
-def typed(
+def type_at_terminal(
     argv: list[str], keys: str, until: str, environ: dict[str, str], *, ready: str = "READY> "
 ) -> str:
-    """What the terminal shows once `keys` were typed; until `until` stands there."""
-    ours, theirs = pty.openpty()
+    """Type `keys` once the terminal shows `ready`; return its output up to the text `until`."""
+    terminal, shell_end = pty.openpty()
     shell = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, start_new_session=True
+        argv,
+        stdin=shell_end,
+        stdout=shell_end,
+        stderr=shell_end,
+        env=environ,
+        start_new_session=True,
     )
-    os.close(theirs)
+    os.close(shell_end)
     try:
-        shown = _read(ours, ready)
-        if not keys:  # all may have come at once
-            return _read(ours, until, shown)
-        os.write(ours, keys.encode())
-        return shown + _read(ours, until)
+        output = _read(terminal, ready)
+        if not keys:  # the first read may have got all of the output
+            return _read(terminal, until, output)
+        os.write(terminal, keys.encode())
+        return output + _read(terminal, until)
     finally:
         shell.kill()
         shell.wait()
-        os.close(ours)
+        os.close(terminal)
 
 
-def _read(terminal: int, until: str, shown: str = "") -> str:
+def _read(terminal: int, until: str, output: str = "") -> str:
     deadline = time.monotonic() + PATIENCE_S
-    while until not in shown and time.monotonic() < deadline:
+    while until not in output and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1.0)[0]:
-            shown += os.read(terminal, 4096).decode(errors="replace")
-    assert until in shown, shown
-    return shown
+            output += os.read(terminal, 4096).decode(errors="replace")
+    assert until in output, output
+    return output

@@ -1,4 +1,4 @@
-"""Fake Slurm commands: real processes, first on PATH, that answer as they are told."""
+"""Fake Slurm commands: real processes, first on PATH, whose answers a test sets."""
 
 import json
 import sys
@@ -7,22 +7,23 @@ from pathlib import Path
 
 _SCRIPT = """#!{python} -IS
 import json, os, re, sys, time
-told = json.loads({told!r})
-with open(told["log"], "a") as log:
+settings = json.loads({settings!r})
+with open(settings["log"], "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
-if "--helpformat" in sys.argv and told["helpformat"]:
-    sys.stdout.write(told["helpformat"])
+if "--helpformat" in sys.argv and settings["helpformat"]:
+    sys.stdout.write(settings["helpformat"])
     sys.exit(0)
-time.sleep(told["seconds"])
+time.sleep(settings["seconds"])
 form = [*sys.argv, "--Format=" + os.environ.get("SQUEUE_FORMAT2", "")]
-asked = re.search(r"(?:Format=\\w+:|delimiter=)([^,]*)", "\\n".join(form))
-texts = told["texts"] if any("Comment" in word for word in sys.argv) else ""
-separator = asked.group(1).split("\\n")[0] if asked else ""
-alone = next((told["asked"][word] for word in sys.argv if word in told["asked"]), "")
-out = (alone or texts or told["stdout"]).replace(told["separator"], separator).encode()
-sys.stdout.buffer.write(out[: len(out) - told["cut"]])
-sys.stderr.write(told["stderr"])
-sys.exit(told["code"])
+match = re.search(r"(?:Format=\\w+:|delimiter=)([^,]*)", "\\n".join(form))
+texts = settings["texts"] if any("Comment" in word for word in sys.argv) else ""
+separator = match.group(1).split("\\n")[0] if match else ""
+by_argument = settings["by_argument"]
+special = next((by_argument[word] for word in sys.argv if word in by_argument), "")
+out = (special or texts or settings["stdout"]).replace(settings["separator"], separator).encode()
+sys.stdout.buffer.write(out[: len(out) - settings["cut"]])
+sys.stderr.write(settings["stderr"])
+sys.exit(settings["code"])
 """
 
 
@@ -41,14 +42,14 @@ class FakeCommands:
         cut: int = 0,
         helpformat: str = "",
         texts: str = "",
-        asked: Mapping[str, str] | None = None,
+        by_argument: Mapping[str, str] | None = None,
     ) -> None:
-        """From now on `name` answers so; in `stdout` `|` stands for the separator asked for.
+        """Set the answer of the command `name`; in `stdout` `|` stands for the caller's separator.
 
-        `texts`: what it answers where it is asked for what users write (sacct). `asked`: what it
-        answers to an argument, such as `--jobs=7`.
+        `texts`: the answer to a call that asks for the texts of users (sacct). `by_argument`: the
+        answer to a call that has this argument, such as `--jobs=7`.
         """
-        told = {
+        settings = {
             "log": str(self._log(name)),
             "stdout": stdout,
             "separator": "|",
@@ -58,12 +59,12 @@ class FakeCommands:
             "cut": cut,
             "helpformat": helpformat,
             "texts": texts,
-            "asked": dict(asked or {}),
+            "by_argument": dict(by_argument or {}),
         }
-        self.runs(name, _SCRIPT.format(python=sys.executable, told=json.dumps(told)))
+        self.runs(name, _SCRIPT.format(python=sys.executable, settings=json.dumps(settings)))
 
     def runs(self, name: str, script: str) -> None:
-        """From now on `name` is this script."""
+        """Set the script that runs as the command `name`."""
         part = self._folder / f"{name}.part"
         part.write_text(script)
         part.chmod(0o755)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.slurm.clients.cli.client import SlurmCli
-from tests.support.cluster.rest_host import RestHost, started
+from tests.support.cluster.rest_host import RestHost, running_slurmrestd
 from tests.support.cluster.restd import FakeRestd, serving_restd
 from tests.support.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path
 from tests.support.slurm_testbed import Testbed
@@ -15,9 +15,9 @@ from tests.support.slurm_testbed import Testbed
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeRestd]:
     """A slurmrestd that answers as a test says."""
-    made = FakeRestd(tmp_path)
-    with serving_restd(made):
-        yield made
+    restd = FakeRestd(tmp_path)
+    with serving_restd(restd):
+        yield restd
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def slurm_stage(slurm_host: Testbed) -> Stage:
 @pytest.fixture
 def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
     rig = slurm_stage.set()
-    # Afterwards: the testbed makes the users.
+    # Only now, as the testbed makes the users.
     monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
     return rig
 
@@ -36,11 +36,11 @@ def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="session")
 def rest_host(slurm_host: Testbed) -> Iterator[RestHost]:
     slurm_host.up(TWO_NODES)
-    with started(slurm_host) as host:
+    with running_slurmrestd(slurm_host) as host:
         yield host
 
 
 @pytest.fixture
 def rest_rig(slurm_rig: SlurmRig, rest_host: RestHost) -> RestRig:
-    """What slurmrestd cannot do goes through scontrol."""
+    """The scene, reached through slurmrestd, and through scontrol for moves that it cannot do."""
     return RestRig(slurm_rig, rest_host.cluster(commands=SlurmCli()))

@@ -1,7 +1,8 @@
-"""Makes the table of docs/admin/slurmrestd.md: what became of each move, by release and transport.
+"""Makes the table of docs/admin/slurmrestd.md: the outcome of each move, by release and transport.
 
-`.venv/bin/python -m tests.support.cluster.move_table`, as root, a minute, on each release; rows
-of other releases stay as they are. `make` has no part in it: it needs the releases' roots.
+Run `.venv/bin/python -m tests.support.cluster.move_table` as root on each release; it takes a
+minute. Rows of other releases stay as they are. No target of `make` does this, as it needs the
+releases' roots.
 """
 
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from mirage.errors import ClusterRefused, MirageError
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
-from tests.support.cluster.rest_host import only, started
+from tests.support.cluster.rest_host import build_version_options, running_slurmrestd
 from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
 from tests.support.paths import CHECKOUT
 from tests.support.slurm_testbed import Testbed
@@ -27,17 +28,17 @@ PAGE = CHECKOUT / "docs" / "admin" / "slurmrestd.md"
 BEGIN, END = "<!-- made by tests/support/cluster/move_table.py -->\n", "<!-- end of the table -->\n"
 Real = SlurmCli | Slurmrestd
 _WRONG = re.compile(r"\b(?:NO|NOT|CUT|STILL|TAKEN|REFUSED)\b")
-"""How cells begin that tell of something that did not do what it should."""
+"""A word in capitals in a cell: the move did not do what it should."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A predecessor that runs and a standby behind it, and Slurm as two callers reach it."""
+    """A running predecessor, a standby behind it, and Slurm as an Operator and as bob."""
 
     rig: SlurmRig
     operator: Real
     bob: Callable[[Callable[[Real], None]], None]
-    """Does something as bob, who may do nothing to alice's jobs."""
+    """Calls its argument with a client of bob's, who may do nothing to alice's jobs."""
 
     @property
     def behind(self) -> str:
@@ -112,12 +113,12 @@ def by_id(scene: Scene) -> str:
 
 
 def history(scene: Scene) -> str:
-    """Of a window that begins after the predecessor did."""
+    """Describe the predecessor's record in a window that begins after its start."""
     now = int(time.time())
-    found = {job.job_id: job for job in scene.operator.fetch_history(now - 1, now + 1)}
-    run = found[scene.rig.predecessor]
-    whole = run.start is not None and run.start < now - 1 and run.end is None
-    return "whole" if whole else f"CUT: {run.start}, {run.end}"
+    records = {job.job_id: job for job in scene.operator.fetch_history(now - 1, now + 1)}
+    run = records[scene.rig.predecessor]
+    is_whole = run.start is not None and run.start < now - 1 and run.end is None
+    return "whole" if is_whole else f"CUT: {run.start}, {run.end}"
 
 
 MOVES: dict[str, Callable[[Scene], str]] = {
@@ -138,7 +139,7 @@ def main() -> int:
     testbed.up(TWO_NODES)
     release = testbed.run(["sinfo", "-V"]).stdout.split()[-1]
     rows = [
-        (release, name, *(_seen(move, scene) for move in MOVES.values()))
+        (release, name, *(_describe_outcome(move, scene) for move in MOVES.values()))
         for name, scene in _scenes(testbed)
     ]
     testbed.down()
@@ -157,35 +158,35 @@ def _scenes(testbed: Testbed) -> Iterator[tuple[str, Scene]]:
                 move(SlurmCli())
 
         yield "commands", Scene(stage.set(), SlurmCli(), as_bob)
-        with started(testbed) as host:
+        with running_slurmrestd(testbed) as host:
             versions = host.versions()
         for version in versions:
-            with started(testbed, *only(testbed, version)) as host:
+            with running_slurmrestd(testbed, *build_version_options(testbed, version)) as host:
                 operator, bobs = host.cluster(commands=SlurmCli()), host.cluster("bob")
                 yield version, Scene(stage.set(), operator, partial(_by, bobs))
 
 
-def _by(who: Real, move: Callable[[Real], None]) -> None:
-    move(who)
+def _by(cluster: Real, move: Callable[[Real], None]) -> None:
+    move(cluster)
 
 
 def _path(folder: Path, user: str) -> str:
-    own = folder / user
-    own.mkdir()
-    return put_on_path(own, user)
+    commands = folder / user
+    commands.mkdir()
+    return put_on_path(commands, user)
 
 
 @contextmanager
 def _environ_path(path: str) -> Iterator[None]:
-    kept = os.environ["PATH"]
+    previous = os.environ["PATH"]
     os.environ["PATH"] = path
     try:
         yield
     finally:
-        os.environ["PATH"] = kept
+        os.environ["PATH"] = previous
 
 
-def _seen(move: Callable[[Scene], str], scene: Scene) -> str:
+def _describe_outcome(move: Callable[[Scene], str], scene: Scene) -> str:
     try:
         return move(scene)
     except MirageError as error:
@@ -197,9 +198,11 @@ def _write(rows: list[tuple[str, ...]]) -> None:
     before, _, rest = text.partition(BEGIN)
     table, _, after = rest.partition(END)
     release = rows[0][0]
-    kept = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    made = [f"| {' | '.join(row)} |" for row in rows]
-    lines = sorted([*(k for k in kept if not k.startswith(f"| {release} |")), *made])
+    old_lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    new_lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines = sorted(
+        [*(line for line in old_lines if not line.startswith(f"| {release} |")), *new_lines]
+    )
     head = ["", f"| release | by | {' | '.join(MOVES)} |", f"|{'---|' * (len(MOVES) + 2)}"]
     PAGE.write_text(f"{before}{BEGIN}{chr(10).join([*head, *lines])}\n\n{END}{after}")
 

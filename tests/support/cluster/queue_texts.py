@@ -43,7 +43,7 @@ def _set(name: str, *values: str) -> Damage:
 
 
 def _without(row: Cells, rng: random.Random) -> Cells:
-    """The id stays: some other field is lost."""
+    """Remove one field, any but the id."""
     del row[rng.randrange(1, len(row))]
     return row
 

@@ -34,7 +34,7 @@ class RestHost:
         return parse_token(self.testbed.run(argv).stdout)
 
     def token_file(self, user: str) -> Path:
-        """Kept over the session: a token takes slurmctld a while."""
+        """Return the file of the user's token, made once a session: a token takes a while."""
         if user not in self._files:
             path = self.folder / f"{user}.jwt"
             path.touch(mode=0o600)
@@ -51,22 +51,24 @@ class RestHost:
         )
 
     def versions(self) -> list[str]:
-        """Those that it serves and Mirage reads."""
+        """List the versions of the API that it serves and Mirage reads."""
         document = str(self.cluster().http.get("/openapi/v3", "openapi").body)
-        return [version for version in envelope.KNOWN if f"/slurm/{version}/" in document]
+        return [
+            version for version in envelope.SUPPORTED_VERSIONS if f"/slurm/{version}/" in document
+        ]
 
 
-def only(testbed: Testbed, version: str) -> list[str]:
-    """The words by which a slurmrestd serves that version alone."""
-    said = testbed.run(["slurmrestd", "--help"], check=False)
-    if re.search(r"^\s*-d ", said.stdout + said.stderr, re.MULTILINE):
+def build_version_options(testbed: Testbed, version: str) -> list[str]:
+    """Build the options by which a slurmrestd serves that version alone."""
+    help_text = testbed.run(["slurmrestd", "--help"], check=False)
+    if re.search(r"^\s*-d ", help_text.stdout + help_text.stderr, re.MULTILINE):
         return ["-d", version]
     return ["-s", f"openapi/{version},openapi/db{version}"]
 
 
 @contextmanager
-def started(testbed: Testbed, *words: str) -> Iterator[RestHost]:
-    """Without `words` it serves all that it has."""
+def running_slurmrestd(testbed: Testbed, *options: str) -> Iterator[RestHost]:
+    """Run a slurmrestd until the end of the block. Without `options` it serves all versions."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-restd-"))
     folder.chmod(0o711)
     sockets = folder / "sockets"
@@ -75,7 +77,7 @@ def started(testbed: Testbed, *words: str) -> Iterator[RestHost]:
     path, port = sockets / "restd", _free_port()
     listen = [f"unix:{path}", f"127.0.0.1:{port}"]
     with (folder / "log").open("w") as log:
-        argv = ["slurmrestd", "-a", "rest_auth/jwt", *words, *listen]
+        argv = ["slurmrestd", "-a", "rest_auth/jwt", *options, *listen]
         process = testbed.popen(
             argv, user=_USER, env={"SLURM_JWT": "daemon"}, cwd=Path("/"), output=log
         )
@@ -100,6 +102,6 @@ def _wait(testbed: Testbed, path: Path, process: subprocess.Popen[str], log: Pat
 
 
 def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

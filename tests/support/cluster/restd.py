@@ -1,4 +1,4 @@
-"""A fake slurmrestd: a real HTTP server on a unix socket that answers as it is told."""
+"""A fake slurmrestd: a real HTTP server on a unix socket, whose answers a test sets."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ def openapi(*versions: str, accounting: bool = True) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Request:
     """One request as it came."""
 
     method: str
@@ -38,7 +38,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Answer:
     status: int
     raw: bytes
     seconds: float
@@ -48,14 +48,14 @@ class _Told:
 
 
 class FakeRestd:
-    """From the start it serves v0.0.38; a path that nobody told it about is a 404."""
+    """At first it serves v0.0.38 alone. A path without an answer is a 404."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"unix:{folder / 'restd.sock'}"
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self.stop = threading.Event()
-        self._told: dict[str, _Told] = {}
-        self._turns: dict[str, list[_Told]] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._turns: dict[str, list[_Answer]] = {}
         self._dropped: dict[str, int] = {}
         self.answers(OPENAPI, openapi("v0.0.38"))
 
@@ -71,39 +71,39 @@ class FakeRestd:
         headers: dict[str, str] | None = None,
         method: str = "",
     ) -> None:
-        """From now on `path` is answered so. Text and bytes go as they are.
+        """Set the answer to requests for `path`. Text and bytes are sent as they are.
 
-        `method`: only requests of that one.
+        `method`: only to requests with this method.
         """
         raw = _raw(body)
-        self._told[f"{method} {path}".strip()] = _Told(
+        self._answers[f"{method} {path}".strip()] = _Answer(
             status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
         )
 
-    def answers_in_turn(self, path: str, *told: tuple[int, Any], method: str) -> None:
-        """Status and body of each request to come; the last is kept."""
+    def answers_in_turn(self, path: str, *answers: tuple[int, Any], method: str) -> None:
+        """Set status and body of the answers to the next requests; the last one stays."""
         self._turns[f"{method} {path}"] = [
-            _Told(status=status, raw=_raw(body), seconds=0, cut=0, drip_s=0, headers={})
-            for status, body in told
+            _Answer(status=status, raw=_raw(body), seconds=0, cut=0, drip_s=0, headers={})
+            for status, body in answers
         ]
 
     def drops(self, path: str, *, times: int) -> None:
-        """So many requests for `path` from now on are heard, and their connections ended."""
+        """Read the next `times` requests for `path`, and end their connections unanswered."""
         self._dropped[path] = times
 
-    def told(self, method: str, path: str) -> _Told | None:
+    def find_answer(self, method: str, path: str) -> _Answer | None:
         turns = self._turns.get(f"{method} {path}")
         if turns:
             return turns.pop(0) if len(turns) > 1 else turns[0]
-        return self._told.get(f"{method} {path}") or self._told.get(path)
+        return self._answers.get(f"{method} {path}") or self._answers.get(path)
 
     def is_dropped(self, path: str) -> bool:
         left = self._dropped.get(path, 0)
         self._dropped[path] = left - 1
         return left > 0
 
-    def calls(self, path: str) -> list[Asked]:
-        return [asked for asked in self.asked if asked.path == path]
+    def calls(self, path: str) -> list[Request]:
+        return [request for request in self.requests if request.path == path]
 
 
 @contextmanager
@@ -150,27 +150,27 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         fake = self.server.fake
         headers = {name.lower(): value for name, value in self.headers.items()}
-        fake.asked.append(
-            Asked(method=self.command, path=url.path, query=url.query, headers=headers, body=body)
+        fake.requests.append(
+            Request(method=self.command, path=url.path, query=url.query, headers=headers, body=body)
         )
         if fake.is_dropped(url.path):
             self.close_connection = True
             return
-        told = fake.told(self.command, url.path)
-        if told is None:
+        answer = fake.find_answer(self.command, url.path)
+        if answer is None:
             self.send_error(404)
             return
-        fake.stop.wait(told.seconds)
-        self.send_response(told.status)
-        self.send_header("Content-Length", str(len(told.raw)))
-        for name, value in told.headers.items():
+        fake.stop.wait(answer.seconds)
+        self.send_response(answer.status)
+        self.send_header("Content-Length", str(len(answer.raw)))
+        for name, value in answer.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self._send(told)
+        self._send(answer)
 
-    def _send(self, told: _Told) -> None:
-        raw = told.raw[: len(told.raw) - told.cut]
-        if not told.drip_s:
+    def _send(self, answer: _Answer) -> None:
+        raw = answer.raw[: len(answer.raw) - answer.cut]
+        if not answer.drip_s:
             self.wfile.write(raw)
             return
         for i in range(len(raw)):
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(raw[i : i + 1])
             self.wfile.flush()
-            time.sleep(told.drip_s)
+            time.sleep(answer.drip_s)
 
 
 def _raw(body: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Slurm's answers about a site that has a bit of everything, for imports of it."""
+"""Slurm's answers about a site with a bit of everything, for tests that import it."""
 
 from mirage.history.site_import.slurm_answers import QUESTIONS, SiteAnswers
 from tests.support.paths import DATA
@@ -6,17 +6,17 @@ from tests.support.paths import DATA
 SITE = DATA / "slurm-22.05"
 
 
-def config(**changed: str) -> str:
+def config(**changes: str) -> str:
     """The testbed's configuration, with other values for some keys."""
     lines = []
     for line in (SITE / "scontrol-show-config.txt").read_text().splitlines():
         key = line.partition("=")[0].strip()
-        lines.append(f"{key} = {changed.pop(key)}" if key in changed else line)
-    assert not changed, f"the captured configuration has no {', '.join(changed)}"
+        lines.append(f"{key} = {changes.pop(key)}" if key in changes else line)
+    assert not changes, f"the captured configuration has no {', '.join(changes)}"
     return "\n".join(lines) + "\n"
 
 
-def node(name: str, *, cpus: int = 64, mib: int = 512000, gpus: int = 4, **more: str) -> str:
+def node(name: str, *, cpus: int = 64, mib: int = 512000, gpus: int = 4, **changes: str) -> str:
     facts = {
         "NodeName": name,
         "Arch": "x86_64",
@@ -29,10 +29,10 @@ def node(name: str, *, cpus: int = 64, mib: int = 512000, gpus: int = 4, **more:
         "Weight": "1",
         "UnknownKey": "of a later release",
     }
-    return " ".join(f"{key}={value}" for key, value in (facts | more).items())
+    return " ".join(f"{key}={value}" for key, value in (facts | changes).items())
 
 
-def partition(name: str, nodes: str, **more: str) -> str:
+def partition(name: str, nodes: str, **changes: str) -> str:
     facts = {
         "PartitionName": name,
         "AllowQos": "ALL",
@@ -45,7 +45,7 @@ def partition(name: str, nodes: str, **more: str) -> str:
         "OverSubscribe": "NO",
         "State": "UP",
     }
-    return " ".join(f"{key}={value}" for key, value in (facts | more).items())
+    return " ".join(f"{key}={value}" for key, value in (facts | changes).items())
 
 
 NODES = [
@@ -83,13 +83,13 @@ ASSOCIATIONS = [
 
 
 def texts() -> dict[str, str]:
-    """By file name."""
-    listed = [NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS]
-    answers = [config(), *("\n".join(lines) + "\n" for lines in listed)]
+    """Return the texts of all questions, by file name."""
+    lists = [NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS]
+    answers = [config(), *("\n".join(lines) + "\n" for lines in lists)]
     return {question.file: text for question, text in zip(QUESTIONS, answers, strict=True)}
 
 
-def answers(**changed: str) -> SiteAnswers:
+def answers(**changes: str) -> SiteAnswers:
     """The answers, with other values for some keys of the configuration."""
-    found = texts() | {"scontrol-show-config.txt": config(**changed)}
-    return SiteAnswers(texts={q: found[q.file] for q in QUESTIONS}, missing={})
+    texts_by_file = texts() | {"scontrol-show-config.txt": config(**changes)}
+    return SiteAnswers(texts={q: texts_by_file[q.file] for q in QUESTIONS}, missing={})

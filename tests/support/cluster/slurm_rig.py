@@ -29,11 +29,11 @@ _LONGEST_WAIT_S = 4
 def put_on_path(folder: Path, user: str) -> str:
     """A PATH on which Slurm's commands run as `user`; their answers depend on who asks."""
     entry = pwd.getpwnam(user)
-    who = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
+    command_prefix = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
     for command in _COMMANDS:
         script = folder / command
-        real = shutil.which(command, path=_REAL_PATH)
-        script.write_text(f'#!/bin/sh\nexec {who} {real} "$@"\n')
+        program = shutil.which(command, path=_REAL_PATH)
+        script.write_text(f'#!/bin/sh\nexec {command_prefix} {program} "$@"\n')
         script.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
@@ -62,9 +62,9 @@ class SlurmRig:
     def insist(self, node_list: str) -> JobId:
         return self.submit(f"--dependency=afterany:{self.predecessor}", f"--nodelist={node_list}")
 
-    def asked_nodes(self, job_id: JobId) -> str:
-        shown = self.testbed.job(job_id)["ReqNodeList"]
-        return "" if shown == "(null)" else shown
+    def requested_nodes(self, job_id: JobId) -> str:
+        value = self.testbed.job(job_id)["ReqNodeList"]
+        return "" if value == "(null)" else value
 
     def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
         verb, user = ("hold", "root") if admin else ("uhold", "alice")
@@ -81,7 +81,7 @@ class RestRig:
         self.cluster = cluster
         self.predecessor, self.standby = scene.predecessor, scene.standby
         self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
-        self.insist, self.asked_nodes = scene.insist, scene.asked_nodes
+        self.insist, self.requested_nodes = scene.insist, scene.requested_nodes
         self.place_hold, self.lift_hold = scene.place_hold, scene.lift_hold
 
 
@@ -113,14 +113,16 @@ class Stage:
     def _nodes_answer(self) -> bool:
         """After a restart slurmctld hears of them one by one. A node whose state ends in `-` is
         planned for a job that waits."""
-        shown = self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout
-        return {state.removesuffix("-") for state in shown.split()} <= _UP
+        states = self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout
+        return {state.removesuffix("-") for state in states.split()} <= _UP
 
-    def _clear(self, kept: JobId) -> None:
-        others = [job_id for job_id in self._listed() if job_id != str(kept)]
+    def _clear(self, predecessor: JobId) -> None:
+        others = [job_id for job_id in self._listed() if job_id != str(predecessor)]
         if others:
             self._testbed.run(["scancel", "--quiet", *others], check=False)
-            self._testbed.wait_until(lambda: self._listed() == [str(kept)], 60, "the others' end")
+            self._testbed.wait_until(
+                lambda: self._listed() == [str(predecessor)], 60, "the others' end"
+            )
 
     def _listed(self) -> list[str]:
         return self._testbed.run(["squeue", "-h", "-o", "%A"]).stdout.split()

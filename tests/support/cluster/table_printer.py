@@ -1,10 +1,10 @@
-"""squeue, sacct and scontrol as they print a table of jobs: `table_printer.py TABLE COMMAND ...`.
+"""squeue, sacct and scontrol that print a table of jobs: `table_printer.py TABLE COMMAND ...`.
 
-They print what they are asked for, by arguments and environment, and no more. A job's text may hold
-lies: rows that its user wrote into it with the separator of this very call, where users see it, or
-with a guess.
+They print the fields and jobs that arguments and environment ask for. A job's text may hold lies:
+rows that its user wrote into it. Users write the separator of this very call where they can see it,
+and a guess elsewhere.
 
-Run without the package, by `fake_slurm`; standard library only.
+`hostile_jobs.install` has it run without the package; it uses the standard library only.
 """
 
 import json
@@ -19,43 +19,50 @@ Row = dict[str, str]
 def text_with_lies(
     own: str, lies: Sequence[Row | None], names: Sequence[str], place: int, separator: str
 ) -> str:
-    """`own`, and rows of `names`, for the field at `place`; None: the separator alone."""
+    """Return `own` and the lies as rows of `names`, for the field at `place`.
+
+    A lie None is the separator alone.
+    """
     parts = [own]
     for lie in lies:
         parts.append(separator)
         if lie is not None:
-            rest = f"x{separator}" * (len(names) - place - 1)
-            begun = separator.join(lie.get(name, "") for name in names[: place + 1])
-            parts.append(f"{rest}\n{begun}")
+            filler = f"x{separator}" * (len(names) - place - 1)
+            beginning = separator.join(lie.get(name, "") for name in names[: place + 1])
+            parts.append(f"{filler}\n{beginning}")
     return "".join(parts)
 
 
-def cells(table: dict[str, Any], job: dict[str, Any], names: Sequence[str], seen: str) -> list[str]:
+def cells(
+    table: dict[str, Any], job: dict[str, Any], names: Sequence[str], separator: str
+) -> list[str]:
     row = table["common"] | job["row"] | ({} if "JobIDRaw" in names else job["in_queue"])
     return [
-        text_with_lies(row.get(name, ""), job["lies"].get(name, ()), names, i, seen or job["guess"])
+        text_with_lies(
+            row.get(name, ""), job["lies"].get(name, ()), names, i, separator or job["guess"]
+        )
         for i, name in enumerate(names)
     ]
 
 
 def option(words: Sequence[str], name: str) -> str | None:
-    found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
-    return found[-1] if found else None
+    values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return values[-1] if values else None
 
 
 def squeue(table: dict[str, Any], words: Sequence[str]) -> str:
-    told = option(words, "--Format")
-    asked = told or os.environ["SQUEUE_FORMAT2"]
-    pairs = [field.partition(":")[::2] for field in asked.split(",")]
+    by_option = option(words, "--Format")
+    format_text = by_option or os.environ["SQUEUE_FORMAT2"]
+    pairs = [field.partition(":")[::2] for field in format_text.split(",")]
     names = [name for name, _ in pairs]
-    seen = pairs[0][1] if told or table["guessed"] else ""
+    separator = pairs[0][1] if by_option or table["separator_known"] else ""
     ids = option(words, "--jobs")
-    wanted = None if ids is None else set(ids.split(","))
+    chosen_ids = None if ids is None else set(ids.split(","))
     lines = []
     for job in table["jobs"]:
-        if wanted is None or job["row"]["JobID"] in wanted:
-            shown = cells(table, job, names, seen)
-            ends = (f"{cell}{end}" for cell, (_, end) in zip(shown, pairs, strict=True))
+        if chosen_ids is None or job["row"]["JobID"] in chosen_ids:
+            printed = cells(table, job, names, separator)
+            ends = (f"{cell}{end}" for cell, (_, end) in zip(printed, pairs, strict=True))
             lines.append("".join(ends) + "\n")
     return "".join(lines)
 
@@ -73,12 +80,12 @@ def sacct(table: dict[str, Any], words: Sequence[str]) -> str:
 
 
 def _chosen(row: Row, words: Sequence[str]) -> bool:
-    ids, uids, until = (option(words, f"--{name}") for name in ("jobs", "uid", "endtime"))
+    ids, uids, end = (option(words, f"--{name}") for name in ("jobs", "uid", "endtime"))
     if ids is not None and row["JobIDRaw"] not in ids.split(","):
         return False
     if uids is not None and row["UID"] not in uids.split(","):
         return False
-    return until is None or int(row["Submit"]) <= int(until.removeprefix("uts"))
+    return end is None or int(row["Submit"]) <= int(end.removeprefix("uts"))
 
 
 def scontrol(table: dict[str, Any], words: Sequence[str]) -> str:
@@ -87,8 +94,8 @@ def scontrol(table: dict[str, Any], words: Sequence[str]) -> str:
     for job in table["jobs"]:
         names = ("JobId", "JobName", "UserId", "SubmitTime", "Comment", "WorkDir")
         row = table["common"] | job["row"]
-        told = (row["JobID"], row["Name"], row["UserID"], row["SubmitTime"], row["Comment"], "/")
-        lines.append(" ".join(f"{n}={t}" for n, t in zip(names, told, strict=True)) + "\n")
+        values = (row["JobID"], row["Name"], row["UserID"], row["SubmitTime"], row["Comment"], "/")
+        lines.append(" ".join(f"{n}={t}" for n, t in zip(names, values, strict=True)) + "\n")
     return "".join(lines)
 
 

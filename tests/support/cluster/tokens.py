@@ -1,13 +1,13 @@
-"""JSON Web Tokens that say what a test wants; nobody verifies them but Slurm."""
+"""JSON Web Tokens with the claims that a test wants; only Slurm would verify them."""
 
 import base64
 import json
 
 
 def jwt(user: str, expires: float | None = None, **claims: object) -> str:
-    """A token of the form of `scontrol token`'s, with a signature of nothing."""
-    told = {"sun": user, **claims} | ({} if expires is None else {"exp": int(expires)})
-    parts = [{"alg": "HS256", "typ": "JWT"}, told]
+    """Build a token in the form of `scontrol token`, with a false signature."""
+    payload = {"sun": user, **claims} | ({} if expires is None else {"exp": int(expires)})
+    parts = [{"alg": "HS256", "typ": "JWT"}, payload]
     return ".".join([*(_part(part) for part in parts), "c2lnbmF0dXJl"])
 
 

@@ -1,14 +1,14 @@
-"""Judge the simulator by recordings of the real slurmctld.
+"""Judges the simulator by recordings of the real slurmctld.
 
     python -m tests.support.fidelity.judge FILE... [--json] [--show 10] [--beat] [--repeat]
                                                    [--slurm 22.05]
 
 A scene: planned starts, ours against `squeue --start`'s. A run: from each snapshot the starts of
 the next 10 minutes (`Forecasts`), and one free run from the first snapshot to the end (`FreeRun`).
-`--beat` tells how many of the starts that were not foretold are so if the backfill comes at
-another second (`sort_by_beat`). `--repeat` lets our backfill come each bf_interval, as slurmctld's
-does, and not just after a change (`_advance`). `--slurm` lets another release's rules plan than
-the recording's.
+`--beat` counts the missed starts that are foretold if the backfill comes at another second
+(`sort_by_beat`). `--repeat` lets our backfill come each bf_interval, as slurmctld's does, and not
+just after a change (`_advance`). `--slurm` plans by the rules of another release than the
+recording's.
 """
 
 import argparse
@@ -38,51 +38,53 @@ _INTERVALS = 2
 
 @dataclass(slots=True)
 class Plans:
-    """Planned starts by job number: the real one's, ours; None where there is no plan."""
+    """Rows of job number, planned start of the real cluster and of ours; None: there is no plan."""
 
-    both: list[tuple[int, int | None, int | None]] = field(default_factory=list)
+    starts: list[tuple[int, int | None, int | None]] = field(default_factory=list)
     resolution_s: int = 60
 
     def agreement(self) -> float:
         """Share of jobs planned by either whose starts differ by at most one bf_resolution."""
-        return sum(self._agrees(*row[1:]) for row in self.both) / max(1, len(self.both))
+        return sum(self._agrees(*row[1:]) for row in self.starts) / max(1, len(self.starts))
 
     def exact(self) -> float:
-        return sum(real == ours for _, real, ours in self.both) / max(1, len(self.both))
+        return sum(real == ours for _, real, ours in self.starts) / max(1, len(self.starts))
 
     def _agrees(self, real: int | None, ours: int | None) -> bool:
         return real is not None and ours is not None and abs(real - ours) <= self.resolution_s
 
     def misses(self) -> list[tuple[int, int | None, int | None]]:
-        return [row for row in self.both if not self._agrees(*row[1:])]
+        return [row for row in self.starts if not self._agrees(*row[1:])]
 
 
 def judge_plans(recording: Recording) -> Plans:
-    """Compare the plan of each snapshot that tells of its cycle."""
+    """Compare the plan of each snapshot that has the instant of its cycle."""
     site = Site(recording)
     plans = Plans(resolution_s=recording.scheduler["bf_resolution"])
     for snapshot in recording.snapshots:
         if snapshot.cycle is None:
             continue
         ours = site.stand(snapshot).compute_planned_starts()
-        plans.both += _compared(snapshot, ours, find_release(site.params.slurm_version))
+        plans.starts += _compare_plans(snapshot, ours, find_release(site.params.slurm_version))
     return plans
 
 
-def _compared(
+def _compare_plans(
     snapshot: Snapshot, ours: dict[int, int], release: SlurmRelease
 ) -> Iterator[tuple[int, int | None, int | None]]:
-    """One row a job or array: of an array 22.05 shows the plan of the last task planned, those
-    after it the soonest of all."""
-    shown = dict[int, int]()
+    """Yield one row for each job or array.
+
+    Of an array, 22.05 shows the plan of the task planned last; later releases show the soonest.
+    """
+    array_plans = dict[int, int]()
     for job in snapshot.jobs:
         if job.array_id and job.number in ours:
             task = ours[job.number]
-            soonest = min(task, shown.get(job.array_id, task))
-            shown[job.array_id] = task if release < SlurmRelease.V24_11 else soonest
+            soonest = min(task, array_plans.get(job.array_id, task))
+            array_plans[job.array_id] = task if release < SlurmRelease.V24_11 else soonest
     for job in snapshot.jobs:
         if job.state == WAITING and job.first_of_array:
-            planned = shown.get(job.array_id) if job.array_id else ours.get(job.number)
+            planned = array_plans.get(job.array_id) if job.array_id else ours.get(job.number)
             if job.start is not None or planned is not None:
                 yield job.number, job.start, planned
 
@@ -97,17 +99,17 @@ class Forecasts:
     tolerance_s: int = 60
 
     def foretold(self) -> float:
-        return sum(self._hit(row) for row in self.starts) / max(1, len(self.starts))
+        return sum(self._is_foretold(row) for row in self.starts) / max(1, len(self.starts))
 
-    def _hit(self, row: tuple[int, int, int, int | None]) -> bool:
+    def _is_foretold(self, row: tuple[int, int, int, int | None]) -> bool:
         return row[3] is not None and abs(row[2] - row[3]) <= self.tolerance_s
 
     def misses(self) -> list[tuple[int, int, int, int | None]]:
-        return [row for row in self.starts if not self._hit(row)]
+        return [row for row in self.starts if not self._is_foretold(row)]
 
 
 def judge_forecasts(recording: Recording, repeat_s: int = 0) -> Forecasts:
-    """Teacher-forced: each forecast begins at what was really so."""
+    """Compare forecasts that each begin at the real state of a snapshot (teacher-forced)."""
     site = Site(recording, repeat_s)
     forecasts = Forecasts(tolerance_s=_INTERVALS * recording.scheduler["bf_interval"])
     for snapshot in recording.snapshots[:-1]:
@@ -131,14 +133,14 @@ def _judge_window(site: Site, snapshot: Snapshot, forecasts: Forecasts) -> None:
 
 @dataclass(slots=True)
 class Beats:
-    """The starts that were not foretold, by what another second of the backfill's beat gives."""
+    """Counts of the missed starts, and of those that another second of the backfill foretells."""
 
     windows: int = 0
     windows_whole: int = 0
-    """One such second foretells all starts of the window that were missed."""
+    """Windows of which one such second foretells all missed starts."""
     starts: int = 0
     starts_found: int = 0
-    """Some such second foretells the start. Among so many trials one may do so by luck."""
+    """Missed starts that some such second foretells. Among so many trials one may be luck."""
 
 
 def sort_by_beat(recording: Recording, forecasts: Forecasts) -> Beats:
@@ -151,14 +153,14 @@ def sort_by_beat(recording: Recording, forecasts: Forecasts) -> Beats:
     for snapshot in recording.snapshots[:-1]:
         missed = {row[0]: row[2] for row in forecasts.misses() if row[1] == snapshot.now}
         if missed:
-            found = [
+            foretold = [
                 _find_foretold(site, snapshot, earlier_s, missed, forecasts.tolerance_s)
                 for earlier_s in range(recording.scheduler["bf_interval"])
             ]
             beats.windows += 1
-            beats.windows_whole += len(missed) in map(len, found)
+            beats.windows_whole += len(missed) in map(len, foretold)
             beats.starts += len(missed)
-            beats.starts_found += len(set().union(*found))
+            beats.starts_found += len(set().union(*foretold))
     return beats
 
 
@@ -171,14 +173,14 @@ def _find_foretold(
 
 
 def _starts(site: Site, simulator: Simulator, until: int) -> dict[int, int]:
-    """Let what was submitted and moved happen as it did; our starts until then."""
-    began = simulator.now
-    for job in site.arrivals(began, until):
-        # Of a day's jobs sacct gave one a later submission than scontrol: it stands already.
+    """Repeat the real submissions and pins; return our starts until `until`, by job."""
+    begin = simulator.now
+    for job in site.arrivals(begin, until):
+        # sacct may show a later submission than scontrol: then the job is there already.
         if simulator.find(job.job_id) is None:
             simulator.inject(job, at=job.submit)
     events = []
-    for pin in site.pins(began, until):
+    for pin in site.pins(begin, until):
         events += _advance(simulator, pin.at, site.repeat_s)
         _pin(simulator, pin.number, pin.nodes)
     events += _advance(simulator, until, site.repeat_s)
@@ -282,7 +284,7 @@ def report(
         plans = judge_plans(recording)
         return {
             "file": path.name,
-            "jobs": len(plans.both),
+            "jobs": len(plans.starts),
             "plans_agree": plans.agreement(),
             "plans_exact": plans.exact(),
             "misses": plans.misses(),

@@ -1,10 +1,11 @@
-"""Record what the real slurmctld does with a script: scenes (one plan) and runs (hours).
+"""Records what the real slurmctld does with a script: scenes (one plan) and runs (hours).
 
     python -m tests.support.fidelity.record OUT.json.gz run [--hours 6] [--priority ...] [--seed 1]
     python -m tests.support.fidelity.record OUT.json.gz scene [--priority ...] [--pinned 0.1] ...
 
-A recording holds Slurm's own words, unread: `tests.support.fidelity.judge` reads them, as often
-as the simulator changes, without a Slurm. Needs root; takes the testbed for as long as it runs.
+A recording holds Slurm's answers as they were printed. `tests.support.fidelity.judge` reads them
+again whenever the simulator changes, without a Slurm. Recording needs root, and the testbed to
+itself.
 """
 
 import argparse
@@ -42,7 +43,7 @@ _BASE = ("PriorityWeightPartition=10000",)
 
 
 class Recorder:
-    """One cluster, brought up fresh, and what is written down about it."""
+    """A cluster, brought up fresh, and the recorded moves and snapshots of it."""
 
     def __init__(self, testbed: Testbed, settings: TestbedSettings) -> None:
         self.testbed = testbed
@@ -69,64 +70,67 @@ class Recorder:
                 f"JobId={job_id}",
                 f"ReqNodeList={scripts.names(move.node_list)}",
             ]
-        done = self.testbed.run(argv, check=False)
-        fields = {"before": before, "after": self.testbed.now(), "rc": done.returncode}
+        result = self.testbed.run(argv, check=False)
+        fields = {"before": before, "after": self.testbed.now(), "rc": result.returncode}
         self.moves.append(asdict(move) | {"job_id": int(job_id)} | fields)
 
     def snapshot(self) -> dict[str, Any]:
         before = self.testbed.now()
-        jobs = self._told("scontrol", "-o", "show", "job")
-        taken = {"before": before, "after": self.testbed.now(), "jobs": jobs}
-        taken |= {"sdiag": self._told("sdiag"), "sshare": self._told("sshare", "-a", "-P")}
-        self.snapshots.append(taken)
-        return taken
+        jobs = self._query("scontrol", "-o", "show", "job")
+        fields = {"before": before, "after": self.testbed.now(), "jobs": jobs}
+        fields |= {"sdiag": self._query("sdiag"), "sshare": self._query("sshare", "-a", "-P")}
+        self.snapshots.append(fields)
+        return fields
 
-    def reserve(self, number: int, kept: scripts.Reserved) -> None:
-        """In whole minutes after now; root alone may use it, and has no jobs."""
+    def reserve(self, number: int, reservation: scripts.Reserved) -> None:
+        """Reserve nodes for root, who has no jobs; the instants are whole minutes after now."""
         self.testbed.run(
             [
                 *("scontrol", "create", "reservation", f"ReservationName=kept{number}"),
-                *(f"StartTime=now+{kept.after_min}minutes", f"Duration={kept.lasts_min}"),
-                *(f"Nodes={scripts.names(kept.node_list)}", "Users=root", "Flags=OVERLAP"),
+                *(
+                    f"StartTime=now+{reservation.after_min}minutes",
+                    f"Duration={reservation.lasts_min}",
+                ),
+                *(f"Nodes={scripts.names(reservation.node_list)}", "Users=root", "Flags=OVERLAP"),
             ]
         )
 
     def site(self) -> dict[str, str]:
         return {
-            "reservations": self._told("scontrol", "-o", "show", "reservation"),
-            "config": self._told("scontrol", "show", "config"),
-            "partitions": self._told("scontrol", "-o", "show", "partition"),
-            "nodes": self._told("scontrol", "-o", "show", "node"),
-            "qos": self._told(
+            "reservations": self._query("scontrol", "-o", "show", "reservation"),
+            "config": self._query("scontrol", "show", "config"),
+            "partitions": self._query("scontrol", "-o", "show", "partition"),
+            "nodes": self._query("scontrol", "-o", "show", "node"),
+            "qos": self._query(
                 *("sacctmgr", "-P", "show", "qos"),
                 "format=name,priority,MaxJobsPU,MaxSubmitPU,MaxTRESPU",
             ),
         }
 
     def history(self) -> str:
-        return self._told(
+        return self._query(
             *("sacct", "-a", "-P", "-X", "-D", "--starttime=2000-01-01"), f"--format={_HISTORY}"
         )
 
     def last_cycle(self) -> int:
         """Return the instant of the last backfill cycle that has ended; 0: none yet."""
-        return last_cycle(self._told("sdiag")) or 0
+        return last_cycle(self._query("sdiag")) or 0
 
-    def _told(self, *argv: str) -> str:
+    def _query(self, *argv: str) -> str:
         return self.testbed.run(argv, env=_EPOCHS).stdout
 
 
 def record_run(recorder: Recorder, script: scripts.Script, duration_s: int) -> Recording:
-    """Do the script in the cluster's time, with a snapshot every 10 minutes; what came of it."""
+    """Do the script in the cluster's time, a snapshot every 10 minutes; return the recording."""
     testbed = recorder.testbed
     site = recorder.site()
     began = testbed.now()
-    todo = sorted(_steps(recorder, script, duration_s), key=lambda step: step[0])
-    for at, what, argument in todo:
-        while (left_s := began + at - testbed.now()) > 0:
+    steps = sorted(_steps(recorder, script, duration_s), key=lambda step: step[0])
+    for at_s, step_function, arguments in steps:
+        while (left_s := began + at_s - testbed.now()) > 0:
             time.sleep(min(left_s / testbed.speed, 0.5))
-        what(*argument)
-        _tell(f"{at / 3600:.2f} h")
+        step_function(*arguments)
+        _show_progress(f"{at_s / 3600:.2f} h")
     return _recording("run", recorder, site, script) | {"began": began, "duration_s": duration_s}
 
 
@@ -143,12 +147,12 @@ def _steps(recorder: Recorder, script: scripts.Script, duration_s: int) -> Itera
 def record_scene(
     recorder: Recorder, script: scripts.Script, rounds: int = 1, warm_s: int = 0
 ) -> Recording:
-    """Submit all, wait for a backfill cycle that saw it all and started nothing; its plan.
+    """Submit all, wait for a backfill cycle that saw it all and started nothing; record its plan.
 
-    With `warm_s`, a tenth of the script is submitted that much earlier: users then differ in usage.
+    With `warm_s`, a tenth of the script is submitted so much earlier: users then differ in usage.
     """
-    for number, kept in enumerate(script.reservations):
-        recorder.reserve(number, kept)
+    for number, reservation in enumerate(script.reservations):
+        recorder.reserve(number, reservation)
     site = recorder.site()
     began = recorder.testbed.now()
     for index, job in enumerate(script.submissions):
@@ -157,7 +161,7 @@ def record_scene(
             recorder.testbed.wait_until(
                 lambda: recorder.testbed.now() >= began + warm_s, 2 * warm_s, "usage"
             )
-    _tell(f"{len(script.submissions)} submitted")
+    _show_progress(f"{len(script.submissions)} submitted")
     for _ in range(rounds):
         _settled_snapshot(recorder)
     return _recording("scene", recorder, site, script)
@@ -171,12 +175,12 @@ def _settled_snapshot(recorder: Recorder) -> None:
         cycle = recorder.last_cycle()
         if cycle <= since:
             return False
-        taken, again = recorder.snapshot(), recorder.snapshot()
+        first, second = recorder.snapshot(), recorder.snapshot()
         recorder.snapshots.pop()
-        # A cycle that is under way has taken back the plans that it has not come to.
-        same = _starts(taken["jobs"]) == _starts(again["jobs"])
-        if same and _last_change(taken["jobs"]) < cycle == recorder.last_cycle():
-            taken["cycle"] = cycle
+        # A cycle under way has removed the plans of the jobs that it has not reached yet.
+        is_same = _starts(first["jobs"]) == _starts(second["jobs"])
+        if is_same and _last_change(first["jobs"]) < cycle == recorder.last_cycle():
+            first["cycle"] = cycle
             return True
         recorder.snapshots.pop()
         return False
@@ -235,7 +239,7 @@ def write(recording: Recording, path: Path) -> None:
         json.dump(recording, file)
 
 
-def _tell(text: str) -> None:
+def _show_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}    ")
 

@@ -1,7 +1,7 @@
-"""A recording of the real slurmctld, read: jobs as `scontrol show job` and sacct told of them.
+"""Reads a recording of the real slurmctld: jobs as `scontrol show job` and sacct printed them.
 
-Every job and array task has a number of its own, `number`: 1000 for each of Slurm's job ids, plus
-one and the task's index. The tasks of an array so come after its id and before the next, as in
+Every job and array task has a number of its own, `number`: 1000 times Slurm's job id, plus one and
+the task's index for a task. So the tasks of an array come after its id and before the next, as in
 slurmctld's order, also those that have no job id yet.
 """
 
@@ -47,7 +47,7 @@ class Job:
     submit: int
     eligible: int | None
     start: int | None
-    """Of a waiting job the plan's."""
+    """The planned start, for a job that waits."""
     end: int | None
     reason: str
     dependencies: tuple[Dependency, ...]
@@ -58,7 +58,7 @@ class Job:
     array_id: int
     array_limit: int
     first_of_array: bool
-    """The task whose plan the line shows; jobs that are no array tasks are theirs."""
+    """Whether it is the task whose plan the line shows; true for jobs that are no array tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,19 @@ class Outcome:
 
 
 class Snapshot:
-    """What slurmctld held at one instant, `now`."""
+    """The state of slurmctld at one instant, `now`."""
 
-    def __init__(self, taken: Mapping[str, Any]) -> None:
-        self.cycle: int | None = taken.get("cycle")
-        """The instant of the plan that the snapshot shows, where the queue stood still."""
-        self.planned_at = last_cycle(taken["sdiag"])
-        self.jobs = [job for line in taken["jobs"].splitlines() for job in _jobs(_fields(line))]
-        self.now = max([int(taken["before"]), *self._seen(), self.cycle or 0])
-        self.usage = dict(_usage(taken["sshare"]))
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.cycle: int | None = raw.get("cycle")
+        """The instant of the plan that the snapshot shows; None: the queue did not stand still."""
+        self.planned_at = last_cycle(raw["sdiag"])
+        self.jobs = [job for line in raw["jobs"].splitlines() for job in _jobs(_fields(line))]
+        self.now = max([int(raw["before"]), *self._earliest_instants(), self.cycle or 0])
+        self.usage = dict(_usage(raw["sshare"]))
         """Decayed CPU seconds of each (account, user)."""
 
-    def _seen(self) -> Iterator[int]:
-        """Instants that the snapshot cannot have been taken before."""
+    def _earliest_instants(self) -> Iterator[int]:
+        """Yield instants before which the snapshot cannot have been taken."""
         for job in self.jobs:
             yield job.submit
             if job.state != WAITING and job.start is not None:
@@ -105,7 +105,7 @@ class Recording:
             self.raw: dict[str, Any] = json.load(file)
         self.kind: str = self.raw["kind"]
         self.speed: float = self.raw["speed"]
-        self.snapshots = [Snapshot(taken) for taken in self.raw["snapshots"]]
+        self.snapshots = [Snapshot(raw) for raw in self.raw["snapshots"]]
 
     @cached_property
     def config(self) -> dict[str, str]:
@@ -122,9 +122,9 @@ class Recording:
 
     @cached_property
     def reservations(self) -> tuple[Reservation, ...]:
-        """Of nodes; there are none in recordings from before they were asked for."""
+        """The reservations of nodes; older recordings have none."""
         lines = self.raw["site"].get("reservations", "").splitlines()
-        shown = [fields for line in lines if "StartTime" in (fields := _fields(line))]
+        reservations = [fields for line in lines if "StartTime" in (fields := _fields(line))]
         return tuple(
             Reservation(
                 name=fields["ReservationName"],
@@ -132,7 +132,7 @@ class Recording:
                 end=int(fields["EndTime"]),
                 nodes=node_numbers(fields["Nodes"]),
             )
-            for fields in shown
+            for fields in reservations
         )
 
     def qos_limit(self, name: str) -> int:
@@ -177,10 +177,13 @@ def _jobs(fields: Mapping[str, str]) -> Iterator[Job]:
         yield _build_job(fields, number, array_id, first=position == 0)
 
 
-def _alone(fields: Mapping[str, str]) -> bool:
-    """Where a release shows Exclusive, it always shows OverSubscribe=NO."""
-    told = fields.get("Exclusive")
-    return fields["OverSubscribe"] == "NO" if told is None else told == "NODE"
+def _is_exclusive(fields: Mapping[str, str]) -> bool:
+    """Return whether the job has its nodes alone.
+
+    A release that shows Exclusive shows OverSubscribe=NO for every job.
+    """
+    value = fields.get("Exclusive")
+    return fields["OverSubscribe"] == "NO" if value is None else value == "NODE"
 
 
 def _build_job(fields: Mapping[str, str], number: int, array_id: int, *, first: bool) -> Job:
@@ -197,7 +200,7 @@ def _build_job(fields: Mapping[str, str], number: int, array_id: int, *, first: 
         cpus=tres["cpu"] // nodes,
         memory_mib=tres["mem"] // nodes,
         gpus=tres.get("gres/gpu", 0) // nodes,
-        exclusive=_alone(fields),
+        exclusive=_is_exclusive(fields),
         limit_s=parse_time_limit(fields["TimeLimit"]) or UNLIMITED,
         nice=int(fields["Nice"]),
         priority=int(fields["Priority"]),
@@ -236,7 +239,7 @@ def _tasks(text: str) -> list[int]:
 def node_numbers(text: str) -> tuple[int, ...]:
     """Read `gpu[01-03,05]`: numbers from 0."""
     return tuple(
-        number - 1 for found in _RANGE.finditer(text) for number in _numbers(found[1] or found[2])
+        number - 1 for match in _RANGE.finditer(text) for number in _numbers(match[1] or match[2])
     )
 
 

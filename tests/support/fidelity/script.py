@@ -1,7 +1,7 @@
-"""What is done to the real cluster: submissions, pins and cancellations at fixed instants.
+"""Draws scripts for the real cluster: submissions, pins and cancellations at fixed instants.
 
-The same seed gives the same script. Nothing here is taken from a trace: jobs are drawn so that the
-testbed's 8 nodes (16 CPUs, 8 GPUs each) are shared, full, and have a queue.
+The same seed gives the same script. Nothing here is from a trace: jobs are drawn so that the
+testbed's 8 nodes (16 CPUs, 8 GPUs each) are shared and full, and have a queue.
 """
 
 import random
@@ -45,12 +45,12 @@ class Submission:
     qos: str = "normal"
     nice: int = 0
     memory_mib: int = 0
-    """Per node; 0: what its CPUs bring."""
+    """Per node; 0: the default for its CPUs."""
     exclusive: bool = False
     after: int | None = None
     """The submission whose end it waits for."""
     release_min: int = 0
-    """With `after`, a planned release: it waits until so long after that one's start at most."""
+    """With `after`, a planned release: it waits for so many minutes after that start at most."""
     node_list: tuple[int, ...] = ()
     tasks: int = 0
     throttle: int = 0

@@ -1,4 +1,4 @@
-"""A simulator stood up from a recorded snapshot, and the future that the real cluster then had."""
+"""Builds a simulator from a recorded snapshot, and the future that the real cluster then had."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ from tests.support.simulator.jobs import build_planned_release
 _ACCOUNTS = {"alice": "research", "bob": "research", "carol": "students"}
 _SHARES = (("research", 10), ("students", 5), ("services", 1))
 _UNKNOWN_RUN_S = 30 * 86400
-"""Of jobs that still ran when the recording ended: their limit ends them."""
+"""The run time of jobs that still ran when the recording ended: their limit ends them."""
 _MIB_PER_CPU = 4000
 _LIMIT_LATE_S = 120
-"""At most this late slurmctld ends a job at its limit: it looks every 30 s, and jobs have KillWait.
-Jobs then end when they really did, as all others."""
+"""The most by which slurmctld is late to end a job at its limit: it looks every 30 s, and jobs have
+KillWait. With this, such jobs end when they really did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Site:
     def __init__(self, recording: Recording, repeat_s: int = 0) -> None:
         self.recording = recording
         self.repeat_s = repeat_s
-        """Our backfill comes that often without a change too; 0: it does not."""
+        """Seconds between our backfill passes without a change; 0: there are none."""
         self.params = _params(recording)
         self._tick = _tick(recording, self.params.priority_calc_period_s)
         self.numbers = {int(index): job_id for index, job_id in recording.raw["job_ids"].items()}
 
     def stand(self, snapshot: Snapshot, *, earlier_s: int = 0) -> Simulator:
-        """The snapshot's cluster, with each job's real run time and cancellation to come.
+        """Build the snapshot's cluster, with each job's real run time and cancellation to come.
 
-        The backfill's beat is so many seconds earlier than the real one's.
+        Our backfill comes `earlier_s` seconds before the real one.
         """
         running, pending = [], []
         for job in snapshot.jobs:
@@ -90,47 +90,48 @@ class Site:
         for index, fields in enumerate(self.recording.raw["submissions"]):
             if index not in self.numbers:
                 continue
-            asked = Submission(**(fields | {"node_list": tuple(fields["node_list"])}))
-            for job in self._submitted(index, asked):
+            submission = Submission(**(fields | {"node_list": tuple(fields["node_list"])}))
+            for job in self._submitted(index, submission):
                 if after < job.submit <= until:
                     yield job
 
-    def _submitted(self, index: int, asked: Submission) -> Iterator[SimJob]:
+    def _submitted(self, index: int, submission: Submission) -> Iterator[SimJob]:
         base = self.numbers[index] * 1000
-        cpus = max(1, 2 * asked.gpus)
-        for number in [base + task + 1 for task in range(asked.tasks)] or [base]:
+        cpus = max(1, 2 * submission.gpus)
+        for number in [base + task + 1 for task in range(submission.tasks)] or [base]:
             outcome = self.recording.outcomes.get(number)
             if outcome is None:  # never eligible: sacct leaves it out
                 continue
             job = SimJob(
                 job_id=number,
                 submit=outcome.submit,
-                nodes=asked.nodes,
+                nodes=submission.nodes,
                 cpus=cpus,
-                memory_mib=asked.memory_mib or (_MIB_PER_CPU * cpus if asked.gpus else 120_000),
-                gpus=asked.gpus,
-                exclusive=asked.exclusive,
-                time_limit_s=asked.limit_min * 60,
+                memory_mib=submission.memory_mib
+                or (_MIB_PER_CPU * cpus if submission.gpus else 120_000),
+                gpus=submission.gpus,
+                exclusive=submission.exclusive,
+                time_limit_s=submission.limit_min * 60,
                 run_s=_UNKNOWN_RUN_S,
-                user=asked.user,
-                account=_ACCOUNTS[asked.user],
-                partition=asked.partition,
-                qos=asked.qos,
-                nice=asked.nice,
-                dependencies=self._dependencies(asked),
-                any_dependency=bool(asked.release_min),
-                node_list=asked.node_list,
-                array_id=base // 1000 if asked.tasks else 0,
-                array_limit=asked.throttle,
+                user=submission.user,
+                account=_ACCOUNTS[submission.user],
+                partition=submission.partition,
+                qos=submission.qos,
+                nice=submission.nice,
+                dependencies=self._dependencies(submission),
+                any_dependency=bool(submission.release_min),
+                node_list=submission.node_list,
+                array_id=base // 1000 if submission.tasks else 0,
+                array_limit=submission.throttle,
             )
             yield self._future(job)
 
-    def _dependencies(self, asked: Submission) -> tuple[Dependency, ...]:
-        if asked.after is None:
+    def _dependencies(self, submission: Submission) -> tuple[Dependency, ...]:
+        if submission.after is None:
             return ()
-        number = self.numbers[asked.after] * 1000
-        if asked.release_min:
-            return build_planned_release(number, asked.release_min * 60)
+        number = self.numbers[submission.after] * 1000
+        if submission.release_min:
+            return build_planned_release(number, submission.release_min * 60)
         return build_afterany(number)
 
     def _future(self, job: SimJob) -> SimJob:
@@ -139,8 +140,8 @@ class Site:
         if outcome is None:
             return job
         if outcome.start is None:
-            gone = outcome.state == "CANCELLED"
-            return replace(job, cancel_at=outcome.end if gone else None)
+            is_cancelled = outcome.state == "CANCELLED"
+            return replace(job, cancel_at=outcome.end if is_cancelled else None)
         if outcome.end is None:
             return job
         return replace(job, run_s=outcome.end - outcome.start)
@@ -176,17 +177,18 @@ def _shape(job: Job) -> SimJob:
 
 
 def _tick(recording: Recording, period_s: int) -> int:
-    """An instant at which slurmctld counted usage: where the first snapshot's is reached.
+    """Return an instant at which slurmctld counted usage: the one that gives the first snapshot's.
 
-    It counts from its start on, but in fast time a second of that start is a minute.
+    slurmctld counts from its start on. That start is not known well enough, as in fast time one of
+    its seconds is a minute.
     """
     first = recording.snapshots[0]
-    told = sum(first.usage.values())
-    ran = [o for o in recording.outcomes.values() if o.start is not None]
+    total = sum(first.usage.values())
+    started = [o for o in recording.outcomes.values() if o.start is not None]
 
     def off(tick: int) -> float:
-        used = (o.cpus * max(0, min(o.end or tick, tick) - (o.start or tick)) for o in ran)
-        return abs(sum(used) - told)
+        usages = (o.cpus * max(0, min(o.end or tick, tick) - (o.start or tick)) for o in started)
+        return abs(sum(usages) - total)
 
     return min(range(first.now - period_s + 1, first.now + 1), key=off)
 

@@ -1,4 +1,4 @@
-"""`python -m tests.support.handover.foretelling`: Mirage with a policy that a test can foretell.
+"""`python -m tests.support.handover.foretelling`: Mirage with a policy that always does the same.
 
 The policy `at-once` releases each standby at once and forecasts a wait of ten minutes. So a link
 starts early on an idle cluster, and the service knows what a new release costs the link. The costs
@@ -15,7 +15,7 @@ from mirage.provision import return_costs
 
 WAIT_S = 600
 FASTEST = 60
-"""Times that a testbed's clock may be faster than this host's."""
+"""The most times that a testbed's clock may be faster than this host's."""
 
 
 class Foretelling(AtOnce):

@@ -1,4 +1,4 @@
-"""What a hand-over test acts with: users who submit chains, a filler load, and the service."""
+"""The scene of a hand-over test: users who submit chains, a filler load, and the service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One line of what alice's script wrote itself: nothing here is Mirage's word."""
+    """One run of alice's script, as the script itself wrote it: nothing here is from Mirage."""
 
     chain: str
     link: int
@@ -101,17 +101,17 @@ class Scene:
         env: Mapping[str, str] | None = None,
         script: Path | None = None,
     ) -> int:
-        """alice types sbatch, the wrapped one; returns the first link's job id.
+        """Submit a chain as alice with the wrapped sbatch; return the first link's job id.
 
-        Without `run_s` a link's work lasts until `let_end`. Without `style` links run beside each
-        other for four hours at most; with a style its own bound on overlap stands.
+        Without `run_s` a link's work lasts until `let_end`. Without `style` two links may run at
+        once for four hours at most; with a style, its own bound on overlap holds.
         """
         words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
         words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
         words += [f"--mirage-policy={policy}"] if policy else []
-        # A link's start is read from what its script writes, and links last minutes.
-        beside = ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
-        words += beside if style is None else [f"--mirage-style={style}"]
+        # Tests read a link's start from its script's log, so the script must start with the link.
+        default_style = ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
+        words += default_style if style is None else [f"--mirage-style={style}"]
         words += options
         words += [str(script or self.root / "train.sh"), str(self.log(name))]
         words += ["until-told" if run_s is None else str(run_s)]
@@ -130,7 +130,7 @@ class Scene:
         return self.root / "alice" / f"{name}.log"
 
     def ran(self, name: str) -> list[Ran]:
-        """The links of that chain whose script started, in the order they started."""
+        """Return the links of that chain whose script started, in the order of their starts."""
         log = self.log(name)
         lines = log.read_text().splitlines() if log.exists() else []
         ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
@@ -141,31 +141,34 @@ class Scene:
         ]
 
     def finished(self, name: str, links: int) -> bool:
-        ran = self.ran(name)
-        return len(ran) == links and all(r.end is not None for r in ran)
+        runs = self.ran(name)
+        return len(runs) == links and all(run.end is not None for run in runs)
 
     def handovers(self, name: str) -> list[Handover]:
-        ran = self.ran(name)
+        runs = self.ran(name)
         return [
             Handover(before.end, after.start)
-            for before, after in itertools.pairwise(ran)
+            for before, after in itertools.pairwise(runs)
             if before.end is not None
         ]
 
     def standbys(self) -> list[tuple[int, str]]:
-        """(job id, comment) of alice's pending jobs, but for first links: those wait for nobody."""
+        """Return (job id, comment) of alice's pending jobs, without first links."""
         words = ["squeue", "-h", "-u", "alice", "-t", "PD", "-o", "%A %k"]
         lines = self.testbed.run(words).stdout.splitlines()
         rows = [(int(a), b) for a, _, b in (line.partition(" ") for line in lines)]
         return [row for row in rows if not _FIRST.search(row[1])]
 
     def fill(self, *, backlog: int, gpus: int, run_s: tuple[int, int]) -> None:
-        """bob keeps `backlog` jobs waiting, after a first batch that fills the nodes at once."""
+        """Have bob fill all nodes at once, and then keep `backlog` jobs waiting."""
         self._load = Load(self.testbed, backlog=backlog, gpus=gpus, run_s=run_s)
         self._load.start()
 
     def let_jobs_wait(self, wait_min: int, *, jobs: int) -> None:
-        """bob's jobs of partition gpu wait so long, behind jobs of another one on all nodes."""
+        """Have `jobs` jobs of bob in partition gpu wait for `wait_min` minutes.
+
+        Jobs of partition long hold all nodes for that time. Returns when bob has no job left.
+        """
         sbatch = "sbatch -Q -o /dev/null --gres=gpu:4"
         blocker = f"{sbatch} -p long --exclusive -t {2 * wait_min} --wrap 'sleep {60 * wait_min}'"
         waiting = f"{sbatch} -p gpu -t 5 --wrap 'sleep 30'"
@@ -179,16 +182,17 @@ class Scene:
         self.testbed.wait_until(lambda: not self.testbed.run(left).stdout, 7200, "bob's jobs' ends")
 
     def submitted(self) -> int:
-        """Filler jobs so far."""
+        """Return the number of filler jobs so far."""
         return 0 if self._load is None else self._load.submitted
 
     def chain(self, *words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        """`mirage chain` as `user` types it, whatever its exit code; again while nobody answers.
+        """Run `mirage chain` as `user`, again while no service answers; any exit code is returned.
 
-        The service asks munged for 5 s of the cluster's time: on a busy host that may be too short.
+        The service waits for munged for 5 s of the cluster's time: too short on a busy host.
         """
         python, environment = python_for_users()
-        # In real time, where its own time-outs are long enough: it asks no Slurm.
+        # Without the cluster's fast clock: this command asks no Slurm, and its time-outs are then
+        # long enough.
         environment = environment | {"LD_PRELOAD": "", "COLUMNS": "200", "MIRAGE_URL": _URL}
         argv = [python, "-m", "mirage", "chain", *words]
         answers: list[subprocess.CompletedProcess[str]] = []
@@ -203,7 +207,7 @@ class Scene:
     # The service
 
     def mirage(self, *words: str) -> str:
-        """A mirage command of the service's account."""
+        """Run a mirage command as the service's account; return its output."""
         python, environment = python_for_users()
         return self.testbed.run(
             [python, "-m", "mirage", *words],
@@ -222,11 +226,11 @@ class Scene:
         path: str | None = None,
         module: str = "mirage",
     ) -> None:
-        """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
+        """Start `mirage serve` as the account mirage, an Operator and not root, and wait for it.
 
-        Without `policy`, with the product's default one; `more` of its configuration as it stands,
-        `cluster` of its table [cluster]. `path`: on which it finds Slurm's commands. `module`: the
-        program in mirage's place.
+        It runs in the cluster's time. `policy` is the default policy; None: the product's. `more`
+        is added to the configuration file, `cluster` to its table [cluster]. `path` is the PATH on
+        which the service finds Slurm's commands. `module` is the program to run.
         """
         self._configure(policy, more, cluster)
         self.mirage("db", "upgrade")
@@ -261,38 +265,38 @@ class Scene:
                 parsed: dict[str, Any] = json.load(answer)
                 return parsed
         except HTTPError as error:
-            error.close()  # it is an answer as well, and an open one is a warning
+            error.close()  # the error holds the answer, and an answer left open is a warning
             raise
 
     def show_chain(self, name: str) -> dict[str, Any]:
-        """Return what the service knows of a chain, once it knows it."""
+        """Wait until the service knows the chain; return the service's answer about it."""
         path = f"/api/v1/chains/{self.ran(name)[0].chain}"
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
 
         def is_known() -> bool:
             try:
-                found.append(self.api(path))
+                answers.append(self.api(path))
             except HTTPError as error:
                 if error.code != HTTPStatus.NOT_FOUND:
                     raise
-            return bool(found)
+            return bool(answers)
 
         self.testbed.wait_until(is_known, 1200, f"the service to know chain {name}")
-        return found[-1]
+        return answers[-1]
 
     def service_log(self) -> str:
         return (self.root / "mirage" / "serve.log").read_text()
 
     def audit(self) -> list[tuple[str, str, dict[str, object]]]:
-        """(event, chain, detail), oldest first, from the database itself."""
-        import sqlite3  # noqa: PLC0415 - only this reads behind the service's back
+        """Return (event, chain, detail) of each row of the audit, oldest first."""
+        import sqlite3  # noqa: PLC0415 - only this method reads the database itself
 
         with closing(sqlite3.connect(self.root / "mirage" / "mirage.db")) as db:
             rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
         return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
 
     def is_ready(self) -> bool:
-        """Return whether the service answers and is ready; fails where the service has ended."""
+        """Return whether the service answers and is ready; fail if the service has ended."""
         assert self.service is not None
         assert self.service.poll() is None, self.service_log()
         try:
@@ -318,10 +322,10 @@ class Scene:
 
 
 def _give_time_to_register(module: Path, speed: float) -> None:
-    """The wrapper waits two seconds for the service, of a clock that runs fast here.
+    """Let the wrapper wait for 30 s of real time, where it would wait for 2 s of the fast clock.
 
-    It gets half a minute of ours: on a busy host the service takes seconds to answer, and a chain
-    that nobody registered has other settings.
+    On a busy host the service takes seconds to answer, and a chain that is not registered has other
+    settings.
     """
     before, limit, after = module.read_text().partition("LIMIT_S = 2.0\n")
     assert limit
@@ -329,7 +333,8 @@ def _give_time_to_register(module: Path, speed: float) -> None:
 
 
 class Load(threading.Thread):
-    """bob's filler jobs. The first batch runs in a partition of its own, for its waits of zero."""
+    """bob's filler jobs. The first batch does not wait, so it runs in a partition of its own: its
+    waits of zero must not count among those of partition gpu."""
 
     def __init__(
         self, testbed: Testbed, *, backlog: int, gpus: int, run_s: tuple[int, int]

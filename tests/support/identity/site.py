@@ -33,7 +33,7 @@ SETTINGS = TestbedSettings(
     )
 )
 COORDINATOR, ACCOUNT = "carol", "research"
-"""carol is of another account; alice and bob are of this one."""
+"""carol coordinates this account, to which alice and bob belong; she belongs to another."""
 
 _SCRIPT = "#!/bin/sh\nsleep 600\n"
 
@@ -48,8 +48,10 @@ class Site:
     def set_up(
         cls, testbed: Testbed, settings: TestbedSettings = SETTINGS, *, fresh: bool = False
     ) -> Site:
-        """Slurm with a key for tokens; carol coordinates the account of alice and bob. `fresh`:
-        without the jobs of earlier tests."""
+        """Start Slurm with a key for tokens, and make carol the coordinator of ACCOUNT.
+
+        `fresh`: remove the jobs of earlier tests.
+        """
         KEY.parent.mkdir(exist_ok=True)
         if not KEY.exists():  # slurmctld reads it once, and may run since an earlier test
             KEY.touch(mode=0o640)
@@ -58,16 +60,16 @@ class Site:
         testbed.up(settings, fresh=fresh)  # which makes the accounts
         shutil.chown(KEY, "slurm", pwd.getpwnam("mirage").pw_gid)
         testbed.cancel_all()
-        made = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
-        made.root.chmod(0o755)
-        shutil.copytree(CHECKOUT / "slurm_plugin", made.root / "slurm_plugin")
+        site = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
+        site.root.chmod(0o755)
+        shutil.copytree(CHECKOUT / "slurm_plugin", site.root / "slurm_plugin")
         for user in ("alice", "bob", "carol", "mirage"):
-            home = made.root / user
+            home = site.root / user
             home.mkdir()
             shutil.chown(home, user)
             (home / "job.sh").write_text(_SCRIPT)
-        made.accounting("add", "coordinator")
-        return made
+        site.accounting("add", "coordinator")
+        return site
 
     def strike(self) -> None:
         self.stop_service()
@@ -109,7 +111,7 @@ class Site:
         return (self.root / "mirage" / "serve.log").read_text()
 
     def audit(self) -> list[dict[str, Any]]:
-        """Oldest first, from the database itself."""
+        """Return the audit's rows from the database, oldest first."""
         with closing(sqlite3.connect(self.root / "mirage" / "mirage.db")) as db:
             rows = db.execute("SELECT actor, event, chain_id, detail FROM audit ORDER BY id")
             names = ("actor", "event", "chain_id", "detail")
@@ -120,15 +122,15 @@ class Site:
     def environment(self, user: str) -> dict[str, str]:
         home = self.root / user
         _, environment = python_for_users()
-        own = {"HOME": str(home), "COLUMNS": "200", "MIRAGE_STATE_DIR": str(home / "chains")}
+        variables = {"HOME": str(home), "COLUMNS": "200", "MIRAGE_STATE_DIR": str(home / "chains")}
         if user == "mirage":
-            own["MIRAGE_CONFIG"] = str(home / "mirage.toml")
-        return environment | own | {"MIRAGE_URL": URL}
+            variables["MIRAGE_CONFIG"] = str(home / "mirage.toml")
+        return environment | variables | {"MIRAGE_URL": URL}
 
     def mirage(
         self, *words: str, user: str, check: bool = True, **more: str
     ) -> subprocess.CompletedProcess[str]:
-        """The command as `user` types it."""
+        """Run a command of `mirage` as that user."""
         python, _ = python_for_users()
         environment = self.environment(user) | more
         argv = [python, "-m", "mirage", *words]
@@ -152,18 +154,18 @@ class Site:
         return self.testbed.run(argv, user=user, check=check, env=environment, cwd=self.root / user)
 
     def submit_chain(self, user: str, *words: str, **more: str) -> str:
-        """With the wrapped sbatch, which registers it; returns its id."""
+        """Submit a chain with the wrapped sbatch, which registers it; return the chain's id."""
         argv = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "--mirage-chain=3"]
         argv += ["--time=30", "-n1", "--output=/dev/null", *words]
         argv.append(str(self.root / user / "job.sh"))
-        done = self.run(argv, user=user, check=True, **more)
-        comment = self.testbed.job(int(done.stdout))["Comment"]
+        result = self.run(argv, user=user, check=True, **more)
+        comment = self.testbed.job(int(result.stdout))["Comment"]
         return comment.rpartition("mirage:")[2].partition(":")[0]
 
     def token(self, user: str, *words: str) -> str:
-        """Of Slurm, by its own command."""
-        done = self.run(["scontrol", "token", *words], user=user)
-        return done.stdout.strip().removeprefix("SLURM_JWT=")
+        """Return a token of Slurm, made by `scontrol token`."""
+        result = self.run(["scontrol", "token", *words], user=user)
+        return result.stdout.strip().removeprefix("SLURM_JWT=")
 
     def ask(self, method: str, path: str, token: str, body: bytes = b"") -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -171,10 +173,10 @@ class Site:
             return http.request(method, f"{URL}/api/v1{path}", headers=headers, content=body)
 
     def munge(self, user: str, method: str, path: str, *, ttl: int | None = None) -> str:
-        """A credential of `user` for a request without a body."""
-        held = build_signed_text(method, f"/api/v1{path}", b"", "testbed")
+        """Return a MUNGE credential of `user` for a request without a body."""
+        signed_text = build_signed_text(method, f"/api/v1{path}", b"", "testbed")
         words = ["munge", *([] if ttl is None else [f"--ttl={ttl}"])]
-        return self.testbed.run(words, user=user, input=held).stdout.strip()
+        return self.testbed.run(words, user=user, input=signed_text).stdout.strip()
 
     def send(self, method: str, path: str, credential: str) -> httpx.Response:
         with httpx.Client(trust_env=False, timeout=PATIENCE_S) as http:
@@ -182,16 +184,16 @@ class Site:
             return http.request(method, f"{URL}/api/v1{path}", headers=headers)
 
     def chain_jobs(self, chain_id: str) -> dict[int, str]:
-        """Owner by job id, of all jobs in the queue with this chain's mark, as root sees it."""
+        """Return, by job id, the owner of each queued job with this chain's mark, as root sees."""
         lines = self.testbed.run(["squeue", "-h", "-O", "JobID:20,UserName:20,Comment:200"]).stdout
         rows = [line.split(maxsplit=2) for line in lines.splitlines()]
         return {int(r[0]): r[1] for r in rows if len(r) > 2 and f"mirage:{chain_id}:" in r[2]}
 
     def links(self, chain_id: str, user: str) -> list[dict[str, Any]]:
-        """As the service shows them to `user`; none before it knows the chain."""
+        """Return the links that the service shows to `user`; none before it knows the chain."""
         answer = self.ask("GET", f"/chains/{chain_id}", self.token(user))
-        found: list[dict[str, Any]] = answer.json().get("links", [])
-        return found
+        links: list[dict[str, Any]] = answer.json().get("links", [])
+        return links
 
 
 def answers(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""A small real HTTP server that takes webhooks."""
+"""A small real HTTP server that receives webhooks."""
 
 import threading
 from collections.abc import Iterator
@@ -27,28 +27,28 @@ class Receiver:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        kept: Receiver = self.server.kept  # type: ignore[attr-defined]
+        receiver: Receiver = self.server.receiver  # type: ignore[attr-defined]
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        kept.calls.append(Call(self.path, dict(self.headers.items()), body))
-        self.send_response(kept.status)
-        if kept.location:
-            self.send_header("Location", kept.location)
+        receiver.calls.append(Call(self.path, dict(self.headers.items()), body))
+        self.send_response(receiver.status)
+        if receiver.location:
+            self.send_header("Location", receiver.location)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Not on standard error."""
+        """Log nothing."""
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    kept = Receiver()
+def run_receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.kept = kept  # type: ignore[attr-defined]
-        kept.port = server.server_port
+        server.receiver = receiver  # type: ignore[attr-defined]
+        receiver.port = server.server_port
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            yield kept
+            yield receiver
         finally:
             server.shutdown()
             thread.join()

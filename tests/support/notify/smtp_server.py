@@ -1,4 +1,4 @@
-"""A small real SMTP server: keeps what it is sent, or does what servers do on bad days."""
+"""A small real SMTP server, which keeps the mails that it gets, refuses a command, or hangs."""
 
 import base64
 import socketserver
@@ -13,7 +13,7 @@ from email.policy import default
 
 @dataclass
 class Post:
-    """What a server got, and how it behaves."""
+    """The mails that a server got, and how the server behaves."""
 
     port: int = 0
     messages: list[Message] = field(default_factory=list)
@@ -23,9 +23,9 @@ class Post:
     """The command that is answered with 550."""
     hangs: bool = False
     called: threading.Event = field(default_factory=threading.Event)
-    """Somebody has connected."""
+    """Is set once a client has connected."""
     go_on: threading.Event = field(default_factory=threading.Event)
-    """Ends the hanging."""
+    """Set it to end the hanging of `hangs`."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -75,16 +75,16 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def serving(post: Post | None = None) -> Iterator[Post]:
-    """On a free port of loopback."""
-    kept = post or Post()
+    """Run a server on a free port of loopback."""
+    post_office = post or Post()
     with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.post = kept  # type: ignore[attr-defined]
-        kept.port = server.server_address[1]
+        server.post = post_office  # type: ignore[attr-defined]
+        post_office.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            yield kept
+            yield post_office
         finally:
-            kept.go_on.set()
+            post_office.go_on.set()
             server.shutdown()
             thread.join()

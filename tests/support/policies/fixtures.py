@@ -1,4 +1,4 @@
-"""A model as it serves, from the `folder` that a file makes."""
+"""A model that is loaded as the service loads it, from the fixture `folder` of the test's file."""
 
 from pathlib import Path
 

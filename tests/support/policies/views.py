@@ -16,7 +16,7 @@ NOW = 1_000_000
 def waits(
     wait_s: Sequence[int], *, nodes: Sequence[int] | int = 1, limit_s: Sequence[int] | int = 3600
 ) -> Waits:
-    """Jobs that waited so long, oldest first."""
+    """Return the waits of started jobs in seconds, oldest first."""
     n = len(wait_s)
     return Waits(
         start=np.arange(n, dtype=np.int64),
@@ -27,14 +27,14 @@ def waits(
 
 
 def make_pending_job(job_id: int, **fields: Any) -> Job:
-    """A job that stands in line for one node of `batch`."""
-    given: dict[str, Any] = {"partition": "batch", "eligible": NOW - 60, "priority": 10} | fields
-    return make_job(job_id, submit=NOW - 60, **given)
+    """Return an eligible job that waits for one node of `batch`."""
+    values: dict[str, Any] = {"partition": "batch", "eligible": NOW - 60, "priority": 10} | fields
+    return make_job(job_id, submit=NOW - 60, **values)
 
 
 def view(left_s: int, **fields: Any) -> PolicyView:
-    """A standby of one node and an hour, its predecessor `left_s` from its end."""
-    given: dict[str, Any] = {
+    """Return the view of a standby of one node and an hour; its predecessor ends in `left_s`."""
+    defaults: dict[str, Any] = {
         "partition": "batch",
         "nodes": 1,
         "time_limit_s": 3600,
@@ -43,4 +43,4 @@ def view(left_s: int, **fields: Any) -> PolicyView:
         "queue": Queue.from_jobs(NOW, ()),
         "free_nodes": 0,
     }
-    return PolicyView(now=NOW, predecessor_end=NOW + left_s, **given | fields)
+    return PolicyView(now=NOW, predecessor_end=NOW + left_s, **defaults | fields)

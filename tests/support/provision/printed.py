@@ -1,4 +1,4 @@
-"""Rows of squeue as it prints them under Mirage's own format, and what a tick makes of them."""
+"""Prints rows of squeue in Mirage's format, and updates chains by them as a tick does."""
 
 from mirage.chains import link_sync as link_service
 from mirage.chains.lifecycle import advance_chains
@@ -25,13 +25,13 @@ ROW = JobValues(
 ).build_queue_cells()
 
 
-def printed(**cells: str) -> str:
-    """One row as squeue prints it under our format."""
+def print_row(**cells: str) -> str:
+    """Return one row as squeue prints it in Mirage's format; `cells` replace those of ROW."""
     return print_queue([ROW | cells], delimited_rows.SEPARATOR)
 
 
-def looked(store: Store, answer: str, now: int = NOW) -> Queue:
-    """One look at the queue, followed and concluded from as the worker does."""
+def follow_queue(store: Store, answer: str, now: int = NOW) -> Queue:
+    """Update links and chains by squeue's answer, as the worker does; return the queue."""
     queue = squeue.parse_queue(answer, now)
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now, queue=queue)
@@ -47,27 +47,27 @@ def show_two_links(
     `before_the_move`: the standby's dependency when squeue is asked about that job alone; None: as
     in the queue.
     """
-    words = f"{comment} " if comment else ""
-    mine = {"UserID": str(ALICE)}
-    first = printed(
-        **mine,
+    prefix = f"{comment} " if comment else ""
+    owner = {"UserID": str(ALICE)}
+    first = print_row(
+        **owner,
         State="RUNNING",
         Reason="None",
         StartTime=str(NOW - 300),
         EndTime=str(NOW + 3300),
         NodeList="gpu01",
-        Comment=f"{words}mirage:{CHAIN}:1",
+        Comment=f"{prefix}mirage:{CHAIN}:1",
     )
-    second = printed(
-        **mine,
+    second = print_row(
+        **owner,
         JobID="12",
         Reason="Dependency",
         StartTime="N/A",
         EndTime="N/A",
         Dependency=dependency,
-        Comment=f"{words}mirage:{CHAIN}:2",
+        Comment=f"{prefix}mirage:{CHAIN}:2",
     )
     text = (first + second).replace(delimited_rows.SEPARATOR, "|")
-    newest = dependency if before_the_move is None else before_the_move
-    alone = f"12|{ALICE}||PENDING|Dependency|5|{newest}|\n"
-    commands.answers("squeue", text, asked={"--jobs=12": alone})
+    dependency_now = dependency if before_the_move is None else before_the_move
+    standby_alone = f"12|{ALICE}||PENDING|Dependency|5|{dependency_now}|\n"
+    commands.answers("squeue", text, by_argument={"--jobs=12": standby_alone})

@@ -12,7 +12,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.ports import Policy, SimplePolicy
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params
 from tests.support.provision import slurm_jobs
@@ -33,12 +33,14 @@ class Always(SimplePolicy):
         )
 
 
-class Failing(SimulatedCluster):
-    """Raises `error` at `free_standby`: before Slurm heard of it, or after."""
+class FailingCluster(SimulatedCluster):
+    """A cluster whose `free_standby` raises `error`, before the move reaches Slurm or after."""
 
     error: BaseException | None = None
-    heard = False
-    asked = 0
+    reaches_slurm = False
+    """Whether the move is made before the error."""
+    move_count = 0
+    """The calls of `free_standby` so far."""
 
     def free_standby(
         self,
@@ -47,19 +49,23 @@ class Failing(SimulatedCluster):
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        self.asked += 1
-        if self.heard or self.error is None:
+        self.move_count += 1
+        if self.reaches_slurm or self.error is None:
             super().free_standby(
-                standby, owner=owner, dependency=dependency, unpin=unpin, seen=seen
+                standby,
+                owner=owner,
+                dependency=dependency,
+                unpin=unpin,
+                expected_dependency=expected_dependency,
             )
         if self.error is not None:
             raise self.error
 
 
 class Scene:
-    """Two nodes: the chain's first link runs on one, somebody else on the other for two hours."""
+    """Two nodes: the chain's first link runs on one, another chain on the other for two hours."""
 
     def __init__(
         self,
@@ -70,18 +76,20 @@ class Scene:
         limits: Limits | None = None,
     ) -> None:
         self.store = store
-        self.cluster = Failing(Params(nodes=2, bf_interval_s=10), now=slurm_jobs.NOW)
+        self.cluster = FailingCluster(Params(nodes=2, bf_interval_s=10), now=slurm_jobs.NOW)
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=2 * HOUR)
         self.cluster.submit_chain(CHAIN, links=3, time_limit_s=HOUR)
         self.cluster.advance(30)
-        self.rules = Rules(policy=policies, default="always", limits=limits or Limits())
+        self.settings = DecisionSettings(
+            get_policy=policies, default_policy="always", limits=limits or Limits()
+        )
         with store.begin() as tx:
             self.cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, mode)
         self.worker = self.new_worker()
 
     def new_worker(self) -> Worker:
-        return Worker(self.store, self.cluster, self.cluster_id, rules=self.rules)
+        return Worker(self.store, self.cluster, self.cluster_id, settings=self.settings)
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)
@@ -109,7 +117,7 @@ class Scene:
 
     @property
     def decisions(self) -> list[DecisionRow]:
-        """Of the standby, oldest first."""
+        """Return the decisions about the standby, oldest first."""
         with self.store.read() as tx:
             rows = decisions.list_decisions(tx, 1, chain_id=CHAIN)
         return [row for row in rows if row.index == 2][::-1]

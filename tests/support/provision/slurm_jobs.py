@@ -29,13 +29,14 @@ HOUR = 3600
 
 
 def comment(index: int, chain_id: ChainId = CHAIN) -> str:
-    """With settings beside the mark: a chain of which nobody tells more is never early."""
+    """Return a link's comment. The settings in it let links overlap: without them, no link of a
+    chain that is not registered is released early."""
     return f"mirage:style=concurrent,max-overlap=4:00:00 {Mark(chain_id, index)}"
 
 
 def _describe_link(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Link `index` of alice's chain: job 10 + index, an hour of one node."""
-    given: dict[str, Any] = {
+    """Describe link `index` of alice's chain: job 10 + index, an hour of one node."""
+    defaults: dict[str, Any] = {
         "job_id": 10 + index,
         "submit": NOW - 100,
         "uid": ALICE,
@@ -45,7 +46,7 @@ def _describe_link(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
         "time_limit_s": HOUR,
         "comment": comment(index),
     }
-    return {**given, **fields}
+    return {**defaults, **fields}
 
 
 def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
@@ -64,17 +65,17 @@ def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
 
 
 def standby(index: int, **fields: Any) -> Job:
-    """Behind its predecessor."""
+    """Return link `index` as a pending job that waits for its predecessor's end."""
     return job(index, **{"dependency": f"afterany:{9 + index}(unfulfilled)", **fields})
 
 
 def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
-    """It stands in squeue for another MinJobAge."""
+    """Return link `index` as an ended job that squeue still shows (MinJobAge)."""
     return job(index, state, start=start, end=end, **fields)
 
 
 def ended_record(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
-    """The same in sacct."""
+    """Return link `index` as an ended job in sacct."""
     return record(index, state, start=start, end=end, **fields)
 
 
@@ -102,22 +103,22 @@ def read_mode(store: Store, partition: str = "") -> Mode:
 
 
 def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
-    """Oldest first."""
+    """Return the events of the chain's audit, oldest first."""
     with store.read() as tx:
         return [entry.event for entry in audit.list_entries(tx, 1, chain_id=chain_id)][::-1]
 
 
 class Written:
-    """ports.Cluster from what a test writes: the queue, the records, and the answer to a move."""
+    """A ports.Cluster whose queue, records and answers to moves the test writes."""
 
     def __init__(self, *jobs: Job, now: int = NOW) -> None:
         self.at = now
-        self.shown: list[Job] = list(jobs)
+        self.jobs: list[Job] = list(jobs)
         self.records: list[Job] = []
-        self.trouble: dict[str, BaseException] = {}
-        """By method: raised instead of an answer."""
-        self.asks: dict[JobId, str] = {}
-        """The nodes that jobs ask for by name."""
+        self.errors: dict[str, BaseException] = {}
+        """The error that a method raises instead of an answer, by the method's name."""
+        self.requested_nodes: dict[JobId, str] = {}
+        """The nodes that jobs ask for by name, by job."""
         self.known_nodes: tuple[Node, ...] = ()
         self.windows: list[tuple[int, int]] = []
         self.moves: list[tuple[str, JobId, str]] = []
@@ -127,11 +128,11 @@ class Written:
 
     def fetch_queue(self) -> Queue:
         self._answer("queue")
-        return Queue.from_jobs(self.at, self.shown)
+        return Queue.from_jobs(self.at, self.jobs)
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
         self._answer("some_jobs")
-        return Queue.from_jobs(self.at, (one for one in self.shown if one.job_id in job_ids))
+        return Queue.from_jobs(self.at, (job for job in self.jobs if job.job_id in job_ids))
 
     def fetch_nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
@@ -150,7 +151,11 @@ class Written:
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         self._answer("asked_nodes")
-        return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
+        return {
+            job_id: self.requested_nodes[job_id]
+            for job_id in job_ids
+            if job_id in self.requested_nodes
+        }
 
     def free_standby(
         self,
@@ -159,7 +164,7 @@ class Written:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
 
@@ -170,7 +175,7 @@ class Written:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         raise ClusterRefused("nothing pins yet")
 
@@ -181,7 +186,7 @@ class Written:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         self._move("hold", standby, dependency)
 
@@ -198,24 +203,24 @@ class Written:
         self.moves.append((name, standby, dependency))
         self._answer(name)
         if name in {"free", "unpin", "hold"}:
-            self.shown = [
+            self.jobs = [
                 reread_queue_job(one, dependency=dependency) if one.job_id == standby else one
-                for one in self.shown
+                for one in self.jobs
             ]
 
     def _answer(self, name: str) -> None:
-        if name in self.trouble:
-            raise self.trouble[name]
+        if name in self.errors:
+            raise self.errors[name]
 
 
 def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
-    """What a look at queue or accounting brings, on the first cluster of the database."""
+    """Update links by jobs from the queue or from accounting, on the database's first cluster."""
     with store.begin() as tx:
         link_service.sync_links(tx, 1, jobs, now, accounting=accounting)
 
 
 def advance_chain(store: Store, *jobs: Job, now: int = NOW) -> Chain:
-    """Return alice's chain after a look at the queue, and after what becomes of it by that."""
+    """Update alice's chain by jobs from the queue, as a tick does; return the chain."""
     with store.begin() as tx:
         link_service.sync_links(tx, 1, jobs, now)
         chain_service.advance_chains(tx, 1, now)
@@ -236,12 +241,12 @@ def contents(store: Store) -> dict[str, list[Any]]:
         return {
             table.name: sorted(map(repr, tx.execute(select(table))))
             for table in metadata.sorted_tables
-            if table.name != "ticks"  # when it was, and how long it took
+            if table.name != "ticks"  # its rows have the time and the duration of each tick
         }
 
 
 def follow(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
-    """One look; the chain's state, what it is at risk of, and its note."""
-    followed = advance_chain(store, *jobs, now=now)
-    risk = followed.at_risk.word if followed.at_risk else ""
-    return followed.state, risk, describe_chain(followed)
+    """Update alice's chain by jobs from the queue; return its state, its risk and its note."""
+    advanced = advance_chain(store, *jobs, now=now)
+    risk = advanced.at_risk.word if advanced.at_risk else ""
+    return advanced.state, risk, describe_chain(advanced)

@@ -1,4 +1,4 @@
-"""What a process of Mirage's needs: its configuration file, and a Slurm that answers."""
+"""A configuration file for a process of Mirage, and a Slurm that answers."""
 
 from pathlib import Path
 
@@ -20,6 +20,6 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ready_config(config: Path) -> Path:
-    """Its database is there as well."""
+    """The configuration of a service whose database exists."""
     assert run("db", "upgrade", "--config", str(config)).code == 0
     return config

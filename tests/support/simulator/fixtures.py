@@ -1,4 +1,4 @@
-"""Every rule is shown on both simulators: the shipped one and the brute force."""
+"""The fixture by which a rule is tested on both simulators: the shipped one and the reference."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.support.simulator.scenes import Side
 
 @pytest.fixture(params=list(Side), ids=str)
 def side(request: pytest.FixtureRequest) -> Side:
-    chosen: Side = request.param
-    return chosen
+    parameter: Side = request.param
+    return parameter

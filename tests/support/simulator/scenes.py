@@ -1,7 +1,7 @@
 """Small hand-made scenes: four nodes of four CPUs, times counted from T0.
 
-`Side.OURS` is mirage.simulator, `Side.REFERENCE` the brute force: what a test computes by hand
-holds for both.
+`Side.OURS` is mirage.simulator, `Side.REFERENCE` the brute-force one. The values that a test
+computes by hand hold for both.
 """
 
 from enum import StrEnum
@@ -31,7 +31,7 @@ def site(**settings: Any) -> Params:
 def job_at(
     job_id: int, at: int = 0, *, limit: int = 600, run: int | None = None, **rest: Any
 ) -> SimJob:
-    """A job submitted at T0 + `at` that runs to its limit; `begin`, `cancel_at` count so too."""
+    """Build a job submitted at T0 + `at` that runs to its limit. `begin`, `cancel_at`: after T0."""
     for name in ("begin", "cancel_at"):
         if name in rest:
             rest[name] += T0
@@ -75,10 +75,10 @@ class Scene:
     def order(self) -> list[int]:
         return list_pending_ids(self.sim)
 
-    def _life(self, job_id: int, what: str) -> Any:
+    def _life(self, job_id: int, field: str) -> Any:
         if isinstance(self.sim, Reference):
-            return getattr(self.sim.queue.entries.get(job_id), what, None)
-        return getattr(self.sim.find(job_id), what, None)
+            return getattr(self.sim.queue.entries.get(job_id), field, None)
+        return getattr(self.sim.find(job_id), field, None)
 
     def _after_t0(self, t: int | None) -> int | None:
         return None if t is None else t - T0

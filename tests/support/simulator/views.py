@@ -1,4 +1,4 @@
-"""What tests read off a simulator."""
+"""Reads values off a simulator for tests."""
 
 import numpy as np
 

@@ -1,8 +1,9 @@
-"""Answers of real Slurms, a folder for each kind and release: tests/data/slurm-RELEASE[-KIND].
+"""Captured answers of real Slurms, in a folder for each kind and release.
 
-Tests of what reads them take the fixture `captures` and so run over every release; what a release
-tells in another way is in its expected.json. `answer` and its sisters are the oldest release's,
-for tests that need a real answer and no matter whose.
+The folders are tests/data/slurm-RELEASE[-KIND]. Tests of parsers take the fixture `captures` and so
+run over every release. A release's expected.json has the values in which it differs from others.
+`answer`, `outcome`, `taken_at` and `job_id` are those of the oldest release, for tests that need a
+real answer of any release.
 """
 
 import json
@@ -34,26 +35,26 @@ class Captures:
     release: str
 
     def text(self, name: str, kind: str = "") -> str:
-        """The bytes as they came: newlines inside fields are part of the test."""
+        """Return a file's text without translating newlines: those inside fields are tested too."""
         folder = "-".join(["slurm", self.release, *([kind] if kind else [])])
         return (DATA / folder / name).read_bytes().decode()
 
     def answer(self, name: str) -> str:
-        """To a question of Mirage's own."""
+        """Return Slurm's answer to one of Mirage's own queries."""
         return self.text(name, "queries")
 
     def outcome(self, name: str) -> Outcome:
-        """How a command ended that was refused, or asked in vain."""
-        seen = json.loads(self.text(f"{name}.json"))
+        """Return the outcome of a command that Slurm refused or could not answer."""
+        document = json.loads(self.text(f"{name}.json"))
         return Outcome(
-            argv=seen["argv"],
-            code=seen["returncode"],
-            stdout=seen["stdout"],
-            stderr=seen["stderr"],
+            argv=document["argv"],
+            code=document["returncode"],
+            stdout=document["stdout"],
+            stderr=document["stderr"],
         )
 
     def rest_versions(self) -> list[str]:
-        """Versions of the API of which slurmrestd was asked."""
+        """List the versions of the API for which slurmrestd's answers are kept."""
         folder = DATA / f"slurm-{self.release}-rest"
         return sorted(path.name.removesuffix("-jobs.json") for path in folder.glob("v*-jobs.json"))
 
@@ -65,20 +66,20 @@ class Captures:
         return JobId(int(json.loads(self.answer("jobs.json"))["jobs"][fate]))
 
     def uid(self, user: str) -> int:
-        """As the host of this capture has given it."""
+        """Return the user's uid on the host of this capture."""
         return int(self.expected()["uids"][user])
 
     def expected(self) -> Mapping[str, Any]:
-        """What this release tells otherwise than another, or of this one capture alone."""
-        told: Mapping[str, Any] = json.loads(self.answer(_EXPECTED))
-        return told
+        """Return the values that differ between releases, or that this capture alone has."""
+        expectations: Mapping[str, Any] = json.loads(self.answer(_EXPECTED))
+        return expectations
 
 
 @cache
 def releases() -> tuple[str, ...]:
-    """Those whose answers are kept, the oldest first."""
-    named = (path.parent.name.split("-")[1] for path in DATA.glob(f"slurm-*-queries/{_EXPECTED}"))
-    return tuple(sorted(named, key=lambda name: [int(part) for part in name.split(".")]))
+    """List the releases whose answers are kept, the oldest first."""
+    names = (path.parent.name.split("-")[1] for path in DATA.glob(f"slurm-*-queries/{_EXPECTED}"))
+    return tuple(sorted(names, key=lambda name: [int(part) for part in name.split(".")]))
 
 
 ALL = tuple(Captures(release) for release in releases())

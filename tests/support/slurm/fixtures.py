@@ -7,5 +7,5 @@ from tests.support.slurm.captured import ALL, Captures
 
 @pytest.fixture(scope="session", params=ALL, ids=lambda captures: captures.release)
 def captures(request: pytest.FixtureRequest) -> Captures:
-    found: Captures = request.param
-    return found
+    parameter: Captures = request.param
+    return parameter

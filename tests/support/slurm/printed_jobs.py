@@ -1,8 +1,8 @@
 """A job's values, the text that squeue and sacct print of it, and what Mirage reads in that text.
 
-A test says what Slurm knows of a job; `read_queue_job` and `read_record` print that and read it
-with the product's own parsers. So no test is about a `Job` that no parser makes: accounting plans
-no start, squeue shows no submit line, a job that runs has nodes.
+A test gives the values that Slurm knows of a job; `read_queue_job` and `read_record` print them and
+read them with the product's own parsers. So no test is about a `Job` that no parser makes:
+accounting plans no start, squeue shows no submit line, a job that runs has nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +27,10 @@ _FIELDS = sacct.choose_fields(ALL[-1].answer("sacct-helpformat.txt"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobValues:
-    """What Slurm knows of one job; the defaults are what a test is not about.
+    """The values that Slurm knows of one job. A test gives those that it is about.
 
-    Slurm tells one start and one end of every job. Of a job that waits they are the plan of
-    backfill; the end of a job that runs is where its time limit ends.
+    Slurm shows one start and one end of every job. For a waiting job they are backfill's plan. For
+    a running job the end is the one by its time limit.
     """
 
     job_id: int = 1
@@ -38,7 +38,7 @@ class JobValues:
     state: JobState = JobState.PENDING
     user: str = "alice"
     uid: int | None = 1001
-    """None: accounting alone has jobs of accounts that are gone."""
+    """None: the user's account is deleted. Only accounting has jobs of such users."""
     account: str = ""
     partition: str = "gpu"
     qos: str = ""
@@ -46,7 +46,7 @@ class JobValues:
     reason: str = ""
     priority: int = 1
     eligible: int | None = None
-    """None: not eligible yet, or since its submission where it runs or ran."""
+    """None: not eligible yet; for a job that runs or ran, eligible since its submission."""
     start: int | None = None
     end: int | None = None
     time_limit_s: int | None = 3600
@@ -57,7 +57,7 @@ class JobValues:
     exit_code: str = "0:0"
     dependency: str = ""
     node_list: str | None = None
-    """None: some nodes where it runs or ran."""
+    """None: any nodes for a job that runs or ran, and none for another one."""
     comment: str = ""
     array_tasks: str = ""
     """Such as `1-20%4`, of an array whose tasks have no jobs of their own yet."""
@@ -67,20 +67,20 @@ class JobValues:
 
     @classmethod
     def from_job(cls, job: Job, **changes: Any) -> Self:
-        """The values of a job that was read, with other values for some."""
-        ran = job.state.is_running or job.start is not None
-        given: dict[str, Any] = {
+        """Return the values of a job that was read, with these changes."""
+        has_run = job.state.is_running or job.start is not None
+        values: dict[str, Any] = {
             **{name: getattr(job, name) for name in cls.__slots__ if hasattr(job, name)},
             "start": job.planned_start if job.start is None else job.start,
             "end": next((t for t in (job.end, job.expected_end) if t is not None), None),
-            "node_list": job.node_list if ran else None,
+            "node_list": job.node_list if has_run else None,
             "array_tasks": "1-2" if job.array else "",
-            # The simulated cluster tells none of a job that runs; Slurm tells one of every job.
+            # The simulated cluster shows no priority of a running job; Slurm shows one of each job.
             "priority": 1 if job.priority is None else job.priority,
         }
         if job.cancelled_at is not None:
-            given["end"] = job.cancelled_at
-        return cls(**{**given, **changes})
+            values["end"] = job.cancelled_at
+        return cls(**{**values, **changes})
 
     @property
     def has_nodes(self) -> bool:
@@ -92,14 +92,14 @@ class JobValues:
         return not self.state.has_ended or self.start != self.end
 
     @property
-    def shown_nodes(self) -> str:
+    def printed_nodes(self) -> str:
         if self.node_list is not None:
             return self.node_list
         names = "n1" if self.nodes == 1 else f"n[1-{self.nodes}]"
         return names if self.has_nodes else ""
 
     @property
-    def shown_eligible(self) -> int | None:
+    def printed_eligible(self) -> int | None:
         return self.submit if self.eligible is None and self.has_nodes else self.eligible
 
     def build_queue_cells(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ class JobValues:
             "Reason": self.reason or "None",
             "PriorityLong": str(self.priority),
             "SubmitTime": str(self.submit),
-            "EligibleTime": _print_instant(self.shown_eligible, "N/A"),
+            "EligibleTime": _print_instant(self.printed_eligible, "N/A"),
             "StartTime": _print_instant(start, "N/A"),
             "EndTime": _print_instant(end, "N/A"),
             "TimeLimit": _print_limit(self.time_limit_s, "INVALID"),
@@ -137,14 +137,14 @@ class JobValues:
             "tres-per-socket": "N/A",
             "Sockets": "*",
             "Dependency": self.dependency or "(null)",
-            "NodeList": self.shown_nodes,
+            "NodeList": self.printed_nodes,
             "Name": self.name,
             "Comment": self.comment or "(null)",
         }
 
     def build_record_cells(self) -> dict[str, str]:
         """sacct's cells by field, those of both answers."""
-        state, ran = _print_state(self.state), self.has_nodes
+        state, has_run = _print_state(self.state), self.has_nodes
         if self.state is JobState.CANCELLED and self.uid is not None:
             state = f"{state} by {self.uid}"
         start = None if self.state.is_waiting else self.start
@@ -165,17 +165,19 @@ class JobValues:
             "Reason": self.reason or "None",
             "Priority": str(self.priority),
             "Submit": str(self.submit),
-            "Eligible": _print_instant(self.shown_eligible, "Unknown"),
+            "Eligible": _print_instant(self.printed_eligible, "Unknown"),
             "Start": _print_instant(start, "None" if self.state.has_ended else "Unknown"),
             "End": _print_instant(end, "Unknown"),
-            "Planned": _print_span(0 if start is None else start - (self.shown_eligible or start)),
+            "Planned": _print_span(
+                0 if start is None else start - (self.printed_eligible or start)
+            ),
             "TimelimitRaw": "Partition_Limit" if limit is None else _print_minutes(limit),
             "NNodes": str(self.nodes),
-            "NCPUS": str(cpus if ran else 0),
+            "NCPUS": str(cpus if has_run else 0),
             "ReqTRES": tres,
-            "AllocTRES": tres if ran else "",
+            "AllocTRES": tres if has_run else "",
             "ExitCode": self.exit_code or "0:0",
-            "NodeList": self.shown_nodes or "None assigned",
+            "NodeList": self.printed_nodes or "None assigned",
             "Account": self.account,
             "JobName": self.name,
             "Comment": self.comment,
@@ -183,7 +185,7 @@ class JobValues:
         }
 
     def _print_part(self) -> str:
-        """What sacct prints behind the number of an array or of a heterogeneous job's leader."""
+        """Print the part of the job id behind the number of an array or a heterogeneous job."""
         if self.array_tasks:
             return f"_[{self.array_tasks}]"
         return "+0" if self.heterogeneous else ""
@@ -231,10 +233,10 @@ def _read_queue_values(values: JobValues) -> Job:
 def _read_record_values(values: JobValues) -> Job:
     cells = values.build_record_cells()
     facts = print_records([cells], _FIELDS.facts, delimited_rows.SEPARATOR)
-    found = sacct.parse_facts(facts, _FIELDS.facts)
+    records = sacct.parse_facts(facts, _FIELDS.facts)
     texts = print_records([cells], _FIELDS.texts, SEPARATOR)
-    written = parse_texts(texts, _FIELDS.texts, SEPARATOR, found.keys())
-    (job,) = sacct.build_jobs(found, written.select_settled())
+    texts_by_record = parse_texts(texts, _FIELDS.texts, SEPARATOR, records.keys())
+    (job,) = sacct.build_jobs(records, texts_by_record.select_settled())
     assert job.job_id == JobId(values.job_id)
     return job
 

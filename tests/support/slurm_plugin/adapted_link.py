@@ -50,8 +50,8 @@ def train_as_a_rank(adapter: Any, handover: Any, model: Any) -> NoReturn:
     code: Any = 0
     try:
         train_plainly(adapter, handover, model)
-    except SystemExit as ended:
-        code = ended.code
+    except SystemExit as ending:
+        code = ending.code
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     os._exit(code or 0)
@@ -144,7 +144,7 @@ def train_with_transformers(adapter: Any, handover: Any, model: Any) -> None:
 
 
 def stepped(handover: Any, step: int) -> None:
-    """Say so; link 1 stays at one step until it is asked, however long link 2 takes to load."""
+    """Record a step. Link 1 stays at one step until it is asked, since link 2 may load for long."""
     if handover is None:  # another rank
         return
     with (CHAIN / "lines").open("a") as lines:

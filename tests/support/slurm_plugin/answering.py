@@ -10,14 +10,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 class Service(HTTPServer):
-    """Answers every question after the chain's next link from `answers`, the last one for ever:
-    a document, a status, or 503 where it is neither. Keeps what is posted, and answers `taken`; 422
-    to a body with the name `unheard`."""
+    """A service that answers each GET with the next of `answers`, and repeats the last one.
+
+    An answer is a document (200), a status, or else 503. POSTs are recorded and answered with
+    `post_status`, or 422 if the body has the field `unknown_field`. `requests`: path and
+    Authorization of each GET. `posted`: path and body of each POST.
+    """
 
     answers: list[object]
-    asked: list[tuple[str, str]]
-    taken = 201
-    unheard = ""
+    requests: list[tuple[str, str]]
+    post_status = 201
+    unknown_field = ""
     posted: list[tuple[str, bytes]]
 
     @property
@@ -30,18 +33,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server = self.server
-        server.asked.append((self.path, self.headers["Authorization"]))
+        server.requests.append((self.path, self.headers["Authorization"]))
         answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
-        good = 200 if isinstance(answer, dict) else 503
-        self.send_response(answer if isinstance(answer, int) else good)
+        status = 200 if isinstance(answer, dict) else 503
+        self.send_response(answer if isinstance(answer, int) else status)
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.posted.append((self.path, body))
-        unheard = self.server.unheard
-        self.send_response(422 if unheard and unheard in json.loads(body) else self.server.taken)
+        unknown_field = self.server.unknown_field
+        self.send_response(
+            422 if unknown_field and unknown_field in json.loads(body) else self.server.post_status
+        )
         self.end_headers()
         self.wfile.write(b'{"detail": "the reason"}')
 
@@ -52,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def answering() -> Iterator[Service]:
     with Service(("127.0.0.1", 0), _Handler) as server:
-        server.asked, server.posted = [], []
+        server.requests, server.posted = [], []
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server

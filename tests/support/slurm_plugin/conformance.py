@@ -28,19 +28,19 @@ PARTITIONS = ("gpu", "debug", "long")
 STATES = ("up", "slow", "down", "garbage")
 SLOW_S = 240.0
 NOBODY = "http://127.0.0.1:9"  # nothing listens there
-# Which differ from one submission of the same words to the next.
-OF_ITS_OWN = {"JobId", "HetJobId", "HetJobIdSet", "ArrayJobId", "SubmitTime", "EligibleTime"}
-OF_ITS_OWN |= {"AccrueTime", "LastSchedEval", "StartTime", "EndTime", "Priority", "Scheduler"}
-OF_ITS_OWN |= {"NodeList", "BatchHost", "RunTime", "PreemptEligibleTime"}
-# How it was submitted: later releases show it.
-OF_ITS_OWN |= {"SubmitLine"}
-# Reason says which of several reasons slurmctld met when it last looked.
-OF_ITS_OWN |= {"Reason"}
+# Fields that differ between two submissions of the same words.
+VARYING_FIELDS = {"JobId", "HetJobId", "HetJobIdSet", "ArrayJobId", "SubmitTime", "EligibleTime"}
+VARYING_FIELDS |= {"AccrueTime", "LastSchedEval", "StartTime", "EndTime", "Priority", "Scheduler"}
+VARYING_FIELDS |= {"NodeList", "BatchHost", "RunTime", "PreemptEligibleTime"}
+# Later releases show how the job was submitted.
+VARYING_FIELDS |= {"SubmitLine"}
+# Of several reasons slurmctld shows the one that it met last.
+VARYING_FIELDS |= {"Reason"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one call. `jobs`: what it submitted."""
+    """The outcome of one call. `jobs`: the submitted jobs."""
 
     code: int
     stdout: str
@@ -56,17 +56,17 @@ class Answer:
         return re.sub(r"Job \d+ to start at \S+", "Job <job> to start at <time>", text)
 
     def own_lines(self) -> list[str]:
-        """What the wrapper itself said."""
+        """Return the wrapper's own lines."""
         return [line for line in self.stderr.splitlines() if line.startswith("mirage: ")]
 
-    def said(self) -> tuple[int, str, str]:
-        """Exit code and both outputs, less ids and the wrapper's own line."""
+    def get_output(self) -> tuple[int, str, str]:
+        """Return exit code and both outputs, without job ids and the wrapper's own lines."""
         lines = [line for line in self.stderr.splitlines() if not line.startswith("mirage: ")]
         return self.code, self.without_ids(self.stdout), self.without_ids("\n".join(lines))
 
 
 class Babbler(socketserver.ThreadingTCPServer):
-    """A service that is not well: it keeps silent for `delay_s`, then says what is no HTTP."""
+    """A faulty service: it is silent for `delay_s`, then sends bytes that are no HTTP."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -74,7 +74,7 @@ class Babbler(socketserver.ThreadingTCPServer):
     def __init__(self, delay_s: float) -> None:
         super().__init__(("127.0.0.1", 0), _Babble)
         self.delay_s = delay_s
-        self.asked = 0
+        self.requests = 0
         self.over = threading.Event()
 
     @property
@@ -87,7 +87,7 @@ class _Babble(socketserver.BaseRequestHandler):
     request: socket.socket
 
     def handle(self) -> None:
-        self.server.asked += 1
+        self.server.requests += 1
         self.request.recv(65536)
         self.server.over.wait(self.server.delay_s)
         with contextlib.suppress(OSError):
@@ -149,35 +149,35 @@ class Side:
         for each in (path, path.parent):
             os.chown(each, entry.pw_uid, entry.pw_gid)
 
-    def call(self, made: Invocation, *, wrapped: bool, state: str = "down") -> dict[str, Any]:
-        """One call as the runner takes it. No locale is set, as under cron."""
-        own = {k: v for k, v in self.testbed.env("alice").items() if k != "LC_ALL"}
+    def call(self, invocation: Invocation, *, wrapped: bool, state: str = "down") -> dict[str, Any]:
+        """Return one call in the runner's form. No locale is set, as under cron."""
+        variables = {k: v for k, v in self.testbed.env("alice").items() if k != "LC_ALL"}
         plugin = str(self.scene.root / "slurm_plugin")
         return {
-            "argv": ["sbatch", *made.words],
+            "argv": ["sbatch", *invocation.words],
             "program": self.wrapper if wrapped else REAL,
-            "stdin": made.stdin,
-            "stdin_file": made.stdin_file,
+            "stdin": invocation.stdin,
+            "stdin_file": invocation.stdin_file,
             "cwd": str(self.home),
-            "env": own
+            "env": variables
             | {
-                "PATH": f"{plugin}:{self.home}/bin:{own['PATH']}",
+                "PATH": f"{plugin}:{self.home}/bin:{variables['PATH']}",
                 "MIRAGE_URL": self.urls[state],
                 "MIRAGE_STATE_DIR": str(self.home / "state"),
             }
-            | made.env,
+            | invocation.env,
         }
 
     def run(self, calls: Sequence[dict[str, Any]]) -> list[Answer]:
         """Make these calls in turn as alice."""
-        done = self.testbed.run(
+        process = self.testbed.run(
             ["/usr/bin/python3", "-IS", "-c", RUNNER.read_text()],
             user="alice",
             cwd=self.home,
             input=json.dumps(calls),
         )
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        return [Answer(**{**one, "jobs": tuple(one["jobs"])}) for one in found]
+        outcomes = [json.loads(line) for line in process.stdout.splitlines()]
+        return [Answer(**{**outcome, "jobs": tuple(outcome["jobs"])}) for outcome in outcomes]
 
     # What became of the jobs
 
@@ -187,26 +187,26 @@ class Side:
             state = "DOWN" if shut else "UP"
             self.testbed.run(["scontrol", "update", f"PartitionName={name}", f"State={state}"])
 
-    def shown(self) -> dict[int, dict[str, str]]:
-        """Every job as scontrol shows it."""
-        shown = self.testbed.run(["scontrol", "-o", "show", "job"]).stdout
-        found = {}
-        for record in re.split(r"(?m)^(?=JobId=)", shown)[1:]:  # an argument may hold a line break
+    def read_jobs(self) -> dict[int, dict[str, str]]:
+        """Return each job's fields as scontrol shows them."""
+        text = self.testbed.run(["scontrol", "-o", "show", "job"]).stdout
+        jobs = {}
+        for record in re.split(r"(?m)^(?=JobId=)", text)[1:]:  # an argument may hold a line break
             parts = _KEY.split(record.rstrip("\n"))[1:]
             fields = dict(zip(parts[::2], parts[1::2], strict=True))
-            found[int(fields["JobId"])] = fields
-        return found
+            jobs[int(fields["JobId"])] = fields
+        return jobs
 
     def stored(self, job: int, name: str) -> bytes | None:
-        """What slurmctld keeps of a job that waits: its `script` or its `environment`.
+        """Return what slurmctld keeps of a pending job: its `script` or its `environment`.
 
-        Of a heterogeneous job the leader has them.
+        For a heterogeneous job the leader has them.
         """
         path = _STATE / f"hash.{job % 10}" / f"job.{job}" / name
         return path.read_bytes() if path.exists() else None
 
     def environment(self, job: int) -> dict[str, str] | None:
-        """The stored environment, less the address of the service and the names of the job.
+        """Return the stored environment, without the service's address and the job's names.
 
         The job of a script on standard input is called sbatch, but its stored environment does not
         say so, as it does of a carrier of that name; what the job itself sees is the same.
@@ -215,20 +215,20 @@ class Side:
         if stored is None:
             return None
         entries = stored[4:].decode().split("\0")  # behind their number
-        found = dict(entry.partition("=")[::2] for entry in entries if entry)
-        return {k: v for k, v in found.items() if k not in _ELSEWHERE}
+        variables = dict(entry.partition("=")[::2] for entry in entries if entry)
+        return {k: v for k, v in variables.items() if k not in _ELSEWHERE}
 
     def chain_of(self, job: int) -> Path:
         """The directory of the chain that this job is a link of, by the job's comment."""
-        chain = self.shown()[job]["Comment"].split("mirage:")[-1].partition(":")[0]
+        chain = self.read_jobs()[job]["Comment"].split("mirage:")[-1].partition(":")[0]
         return self.home / "state" / chain
 
     def wait_for(self, jobs: Iterable[int], cluster_s: float) -> None:
-        """Until these have ended."""
-        wanted = ",".join(map(str, jobs))
+        """Wait until these jobs have ended."""
+        ids = ",".join(map(str, jobs))
 
         def ended() -> bool:
-            words = ["squeue", "-h", "-j", wanted, "-t", "PD,R,CG,S", "-o", "%A"]
+            words = ["squeue", "-h", "-j", ids, "-t", "PD,R,CG,S", "-o", "%A"]
             return not self.testbed.run(words, check=False).stdout.strip()
 
         self.testbed.wait_until(ended, cluster_s, "the end of the jobs")
@@ -242,8 +242,8 @@ def without_id(job: int, text: str) -> str:
 
 
 def same_job(job: int, fields: dict[str, str], but: Iterable[str] = ()) -> dict[str, str]:
-    """What of a job should not depend on which sbatch submitted it."""
-    kept = {k: v for k, v in fields.items() if k not in OF_ITS_OWN and k not in but}
-    for name in {"StdOut", "StdErr", "StdIn"} & kept.keys():
-        kept[name] = without_id(job, Path(kept[name]).name)
-    return kept | {"held": str(fields["Priority"] == "0")}
+    """Return the fields that must not depend on which sbatch submitted the job."""
+    compared = {k: v for k, v in fields.items() if k not in VARYING_FIELDS and k not in but}
+    for name in {"StdOut", "StdErr", "StdIn"} & compared.keys():
+        compared[name] = without_id(job, Path(compared[name]).name)
+    return compared | {"held": str(fields["Priority"] == "0")}

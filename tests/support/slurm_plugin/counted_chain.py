@@ -1,4 +1,4 @@
-"""Links as plain processes, a stand-in for Slurm's word on them, and what must hold of a chain."""
+"""Links as plain processes, a stand-in for squeue, and checks that every chain must pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("counting_link.py")
 STEPS = 24
 FIRST_JOB = 100
 
-# A job is there while its process is, unless a test says otherwise; a zombie is gone.
+# A job runs while its process does, unless a test sets another answer; a zombie has ended.
 SQUEUE = r"""#!/bin/sh
 echo "$*" >>{root}/asked
 [ ! -f {root}/squeue.sh ] || . {root}/squeue.sh
@@ -104,7 +104,7 @@ class Chain:
             time.sleep(0.005)
 
     def run_on(self, *, most: int = 8) -> None:
-        """As afterany does: whenever the newest link has ended, the next begins, until `done`."""
+        """Start the next link whenever the newest has ended, as afterany does, until `done`."""
 
         def is_done() -> bool:
             newest = max(self.links)
@@ -128,14 +128,14 @@ class Chain:
         os.kill(self.links[link].pid, signal.SIGCONT)
 
     def squeue(self, shell: str) -> None:
-        """Let squeue do that, each time it is asked; "" is its usual self."""
+        """Make squeue run this shell code at each question; "" makes it normal again."""
         script = self.root / "squeue.sh"
         script.with_suffix(".new").write_text(shell + "\n")
         script.with_suffix(".new").rename(script)
 
     def asked_slurm(self) -> int:
-        asked = self.root / "asked"
-        return len(asked.read_text().splitlines()) if asked.exists() else 0
+        path = self.root / "asked"
+        return len(path.read_text().splitlines()) if path.exists() else 0
 
     def verdict(self, link: int) -> str:
         return (self.dir / "handover" / "verdict" / str(link)).read_text()
@@ -148,21 +148,21 @@ class Chain:
         return (self.dir / "done").exists()
 
     def lines(self, *kinds: str) -> list[tuple[str, int, int]]:
-        """(kind, number of the writer's lease, step), in the order they were written."""
+        """Return (kind, number of the writer's lease, step), in the order they were written."""
         path = self.dir / "lines"
         rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        found = [(kind, int(token.split("-")[0]), int(step)) for kind, token, step in rows]
-        return [row for row in found if not kinds or row[0] in kinds]
+        lines = [(kind, int(token.split("-")[0]), int(step)) for kind, token, step in rows]
+        return [row for row in lines if not kinds or row[0] in kinds]
 
     def steps_of(self, number: int) -> int:
         return sum(1 for _, writer, _ in self.lines("step") if writer == number)
 
     def read_checkpoint(self) -> int:
-        """The step of the checkpoint; never torn, whenever it is looked at."""
+        """Return the step of the checkpoint. Raises ValueError if the checkpoint is torn."""
         return int(load(self.checkpoint)["step"]) if self.checkpoint.exists() else 0
 
     def saved(self) -> dict[str, Any]:
-        """What the last checkpoint holds: the step, and who did each."""
+        """Return the last checkpoint: the step, and the lease under which each step was done."""
         return load(self.checkpoint)
 
     def story(self) -> str:
@@ -178,7 +178,7 @@ class Chain:
             process.wait()
 
     def prove(self, *, each_step_once: bool = False) -> None:
-        """One writer at a time, no checkpoint lost or torn, and the work is complete."""
+        """Check: one writer at a time, no checkpoint lost or torn, and the work is complete."""
         lines = self.lines("step", "commit")
         writers = [number for _, number, _ in lines]
         assert writers == sorted(writers), f"two writers at once\n{self.story()}"

@@ -1,8 +1,9 @@
 """A link that counts, as a program: `counting_link.py STEPS`, or `counting_link.py VERB...`.
 
 Every step, and every moment at which a checkpoint becomes current, is a line of $MIRAGE_DIR/lines
-with the writer's token. FAULT="kill@before rename lease#2" kills or stops the process itself at the
-second such call; `*` is any call. What is wrapped is os: the protocol's own code is as shipped.
+with the writer's token. FAULT="kill@before rename lease#2" kills the process at the second such
+call, and "stop@..." stops it; `*` is any call. Only functions of `os` are wrapped: the plugin's
+code is as shipped.
 """
 
 import hashlib
@@ -25,8 +26,8 @@ GATE = 20
 """Link 1 stays at this step until the successor is there: no test hangs on who is faster."""
 
 committing: list[tuple[Any, int]] = []
-"""Who is making a checkpoint current, and of which step."""
-met: dict[str, int] = {}
+"""The handover that is making a checkpoint current, and the step of that checkpoint."""
+passes: dict[str, int] = {}
 """How often each point was passed."""
 
 
@@ -65,7 +66,7 @@ def count(steps: int) -> int:
             continue
         state["step"] += 1
         state["lineage"].append(int(handover.token.split("-")[0]))
-        tell("step", handover, state["step"])
+        record("step", handover, state["step"])
         point("step", "", str(state["step"]))
         time.sleep(STEP_S)
         if state["step"] % EVERY == 0:
@@ -77,18 +78,19 @@ def count(steps: int) -> int:
 
 
 def gate_is_open() -> bool:
-    """GATE: a file that opens it, or nothing; one that never comes is opened by being asked."""
+    """GATE names a file that opens the gate. Without GATE the gate is open; a request for the lease
+    passes a gate that stays closed."""
     return "GATE" not in os.environ or Path(os.environ["GATE"]).exists()
 
 
 def save_or_go_on(handover: Any, state: dict[str, Any]) -> bool:
-    """A disk that is full, or a quota, is no reason to lose what is in memory."""
+    """Save, and return whether that worked: a full disk must not end the program."""
     committing[:] = [(handover, state["step"])]
     try:
         with handover.checkpoint(CHECKPOINT) as name:
             write(name, state)
     except OSError as error:
-        tell("full" if error.errno is not None else "error", handover, state["step"])
+        record("full" if error.errno is not None else "error", handover, state["step"])
         return False
     return True
 
@@ -103,10 +105,10 @@ def write(name: str, state: dict[str, Any]) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     with Path(name).open("wb", buffering=0) as out:
-        done = out.write(text[:9000])
+        written = out.write(text[:9000])
         point("half", "write", "staged")
-        while done < len(text):
-            done += out.write(text[done:])
+        while written < len(text):
+            written += out.write(text[written:])
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -118,8 +120,8 @@ def load(path: Path) -> dict[str, Any]:
     return {name: state[name] for name in ("step", "lineage")}
 
 
-def tell(what: str, handover: Any, step: int) -> None:
-    line = f"{what} {handover.token} {step}\n".encode()
+def record(kind: str, handover: Any, step: int) -> None:
+    line = f"{kind} {handover.token} {step}\n".encode()
     fd = os.open(CHAIN / "lines", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(fd, line)
     os.close(fd)
@@ -136,7 +138,7 @@ def watched(name: str, real: Any) -> Any:
         point("before", name, kind)
         result = real(*paths)
         if name == "rename" and kind == "checkpoint" and committing:
-            tell("commit", *committing[0])
+            record("commit", *committing[0])
         point("after", name, kind)
         return result
 
@@ -144,12 +146,15 @@ def watched(name: str, real: Any) -> Any:
 
 
 def point(when: str, name: str, kind: str) -> None:
-    """Pass a point of the program; where FAULT names it this process gets no further."""
-    action, _, wanted = os.environ.get("FAULT", "").partition("@")
-    what = " ".join(filter(None, (when, name, kind)))
-    for pattern in (what, "*"):
-        met[pattern] = met.get(pattern, 0) + 1
-        if action and wanted in (f"{pattern}#{met[pattern]}", pattern if met[pattern] == 1 else ""):
+    """Pass a point of the program. If FAULT names the point, the process ends or stops here."""
+    action, _, pattern_wanted = os.environ.get("FAULT", "").partition("@")
+    passed = " ".join(filter(None, (when, name, kind)))
+    for pattern in (passed, "*"):
+        passes[pattern] = passes.get(pattern, 0) + 1
+        if action and pattern_wanted in (
+            f"{pattern}#{passes[pattern]}",
+            pattern if passes[pattern] == 1 else "",
+        ):
             os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
 
 

@@ -15,7 +15,7 @@ from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_wrapper
 
 WRAPPER = PLUGIN / "sbatch"
 
-# Each command keeps its arguments, environment and standard input, then answers as told.
+# Each command records its arguments, environment and standard input, then answers as the test says.
 SBATCH = r"""#!/bin/sh
 case $1 in --autocomplete=-- | --help | --usage)
     if [ $# = 1 ]; then
@@ -153,8 +153,8 @@ MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
 
 
 _HEARS_SIGNALS = ("/usr/bin/env", "--default-signal=HUP,INT,QUIT")
-"""As slurmstepd starts a script: under nohup or `&` the tests' own process ignores these, and a
-shell cannot trap what was ignored when it began."""
+"""As slurmstepd starts a script. Under nohup or `&` the tests' own process ignores these signals,
+and a shell cannot trap a signal that was ignored when it began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,17 +203,17 @@ class FakeSlurm:
         path.chmod(0o755)
 
     def sleeps_briefly(self) -> None:
-        """A second of `sleep` is a hundredth; how long was slept is kept."""
+        """Make `sleep` a hundred times shorter, and record its arguments."""
         self.command("sleep", SLEEP)
 
-    def asked(self, job: int) -> int:
-        """How often squeue was asked for this job."""
+    def count_questions(self, job: int) -> int:
+        """Return how often squeue was asked about this job."""
         path = self.root / "questions"
         lines = path.read_text().splitlines() if path.exists() else []
         return sum(f"-j {job} " in f"{line} " for line in lines)
 
-    def looks(self) -> int:
-        """How often somebody slept for two seconds, as between two looks."""
+    def count_looks(self) -> int:
+        """Return how often a link slept for two seconds, as it does between two looks at files."""
         path = self.root / "slept"
         return path.read_text().splitlines().count("2") if path.exists() else 0
 
@@ -233,7 +233,7 @@ class FakeSlurm:
         (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
 
     def has_queued(self, job: int, comment: str) -> None:
-        """Put a job into the queue that no sbatch of a test has submitted."""
+        """Put a job into the queue without a call of sbatch."""
         with (self.root / "queue").open("a") as queue:
             queue.write(f"{job} {comment}\n")
 
@@ -246,7 +246,7 @@ class FakeSlurm:
         times: tuple[object, object, object] = ("N/A", "N/A", "N/A"),
         nodes: int = 1,
     ) -> None:
-        """What `squeue -O` tells of it; `times`: eligible, start, end."""
+        """Set what `squeue -O` shows of a job; `times`: eligible, start, end."""
         words = " ".join(map(str, times))
         (self.root / f"full.{job}").write_text(f"{state} {words} {nodes}\n")
         (self.root / f"dependency.{job}").write_text(f"{dependency}\n")
@@ -255,17 +255,17 @@ class FakeSlurm:
         return (self.root / f"dependency.{job}").read_text().strip()
 
     def says_of_itself(self, question: str, answer: str) -> None:
-        """What its sbatch answers to `--autocomplete=--`, `--help` or `--usage`."""
+        """Set what sbatch answers to `--autocomplete=--`, `--help` or `--usage`."""
         (self.root / f"said{question}").write_text(answer)
 
     def sbatch_was_asked(self) -> list[str]:
-        """What sbatch was asked about itself."""
+        """Return the questions that sbatch got about its own options."""
         path = self.root / "asked"
         return path.read_text().splitlines() if path.exists() else []
 
     def calls(self) -> list[Call]:
-        found = sorted((self.root / "calls").iterdir(), key=lambda path: int(path.name))
-        return [_call(path) for path in found]
+        paths = sorted((self.root / "calls").iterdir(), key=lambda path: int(path.name))
+        return [_call(path) for path in paths]
 
     def script(self, text: str | bytes, name: str = "job.sh") -> Path:
         path = self.root / "home" / name
@@ -280,7 +280,7 @@ class FakeSlurm:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run the wrapper; a `patient` one waits for the service however busy the machine is."""
+        """Run the wrapper. A `patient` one waits for the service even on a very busy machine."""
         command = [sys.executable, *prepare_wrapper(program, PATIENTLY)] if patient else [program]
         return subprocess.run(
             [*command, *words],
@@ -299,7 +299,7 @@ class FakeSlurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A chain whose first link the fake sbatch has taken, and a shell to run its links with."""
+    """A chain whose first link was submitted to the fake sbatch, and a shell to run its links."""
 
     slurm: FakeSlurm
     shell: Sequence[str]
@@ -308,8 +308,8 @@ class Link:
 
     @classmethod
     def submitted(cls, slurm: FakeSlurm, shell: Sequence[str], *words: str) -> Link:
-        done = slurm.sbatch(*words)
-        assert done.returncode == 0, done.stderr
+        process = slurm.sbatch(*words)
+        assert process.returncode == 0, process.stderr
         (chain,) = slurm.chains()
         (carrier,) = (chain / "carrier").iterdir()
         return cls(slurm=slurm, shell=shell, carrier=carrier, chain=chain)

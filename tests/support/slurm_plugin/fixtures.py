@@ -55,8 +55,8 @@ def planning(slurm: FakeSlurm) -> Planning:
 
 @pytest.fixture
 def alice(testbed: Testbed, tmp_path: Path) -> Iterator[Alice]:
-    with Alice.at_home(testbed, tmp_path.name) as made:
-        yield made
+    with Alice.at_home(testbed, tmp_path.name) as home:
+        yield home
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +109,11 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def link(module: Any, chain_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(number: int, *, restart: int = 0, **given: Any) -> Any:
+    def make(number: int, *, restart: int = 0, **arguments: Any) -> Any:
         monkeypatch.setenv("MIRAGE_LINK", str(number))
         monkeypatch.setenv("SLURM_JOB_ID", str(100 + number))
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(restart))
-        return module.Handover(str(chain_dir), **given)
+        return module.Handover(str(chain_dir), **arguments)
 
     return make
 

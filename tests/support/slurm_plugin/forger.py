@@ -1,4 +1,4 @@
-"""Somebody who listens where Mirage is thought to be, keeps what is said, and answers at will."""
+"""A user who listens where Mirage should be, records the requests, and answers at will."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.support.patient import wait_until
 
 BOB = 6502
-"""A user without a name here: neither root nor the account `mirage` nor who runs the tests."""
+"""A user without a name on this host: neither root, nor `mirage`, nor the user of the tests."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes of another user")
 
 LISTEN = r"""
@@ -34,26 +34,26 @@ else:
 listening.listen()
 print(listening.getsockname()[1] if way == "tcp" else 0, flush=True)
 while True:
-    asking, _ = listening.accept()
-    heard = b""
-    while b"\r\n\r\n" not in heard:
-        part = asking.recv(65536)
+    connection, _ = listening.accept()
+    request = b""
+    while b"\r\n\r\n" not in request:
+        part = connection.recv(65536)
         if not part:
             break
-        heard += part
-    print(repr(heard), flush=True)
-    if not heard:  # whoever only knocks gets no answer, and takes nobody's
-        asking.close()
+        request += part
+    print(repr(request), flush=True)
+    if not request:  # a peer that only probes the port uses up no answer
+        connection.close()
         continue
-    asking.sendall((answers.pop(0) if len(answers) > 1 else answers[0]).encode())
-    asking.close()
+    connection.sendall((answers.pop(0) if len(answers) > 1 else answers[0]).encode())
+    connection.close()
 """
 
 NOW = (
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
     '{"submit_now": true, "ask_again_s": 1, "items": [], "next": null, "mode": "shadow"}'
 )
-"""Whatever was asked: well done, and submit the next link now."""
+"""An answer to any request: success, and submit the next link now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class Forger:
     way: tuple[socket.AddressFamily, object]
     out: Path
 
-    def heard(self) -> str:
-        """All that was said to them so far; they hear one after the other, so what comes last is
-        ours."""
-        with closing(socket.socket(self.way[0])) as last:
-            last.connect(self.way[1])  # type: ignore[arg-type]
-            last.sendall(b"that was all\r\n\r\n")
+    def read_requests(self) -> str:
+        """Return all requests so far. The forger serves one connection after the other, so once our
+        own request is recorded all earlier ones are."""
+        with closing(socket.socket(self.way[0])) as own_connection:
+            own_connection.connect(self.way[1])  # type: ignore[arg-type]
+            own_connection.sendall(b"that was all\r\n\r\n")
         wait_until(lambda: "that was all" in self.out.read_text())
         lines = self.out.read_text().splitlines()[1:]
         return "\n".join(line for line in lines if line != "b''" and "that was all" not in line)
@@ -77,8 +77,8 @@ class Forger:
 def forging(
     *answers: str, uid: int = BOB, host: str = "127.0.0.1", path: Path | None = None
 ) -> Iterator[Forger]:
-    """`path`: on a unix socket there, in a directory where that user may write. The last of the
-    answers is for all further questions."""
+    """Run a forger. `path`: on a unix socket there, in a directory where that user may write. The
+    last answer is repeated for all further requests."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-forger-", dir="/tmp"))
     out = folder / "out"
     place = ["unix", str(path)] if path else ["tcp", host]

@@ -1,4 +1,4 @@
-"""A real Slurm with Mirage's hooks, each of them put in place and taken away by a test."""
+"""A real Slurm with Mirage's hooks. A test installs and removes each of them."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ OF_CLI: list[Form] = [
 
 def compiled(folder: Path) -> Path:
     """Build the SPANK plugin as a site does."""
-    done = subprocess.run(["make", "-C", folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(["make", "-C", folder], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
     return folder / "mirage_spank.so"
 
 
@@ -95,9 +95,9 @@ class Hooked:
         return scene
 
     def install(self) -> Path:
-        """Put a whole plugin where a test may have broken one; what was compiled stays."""
-        fresh = shutil.ignore_patterns("__pycache__")
-        return Path(shutil.copytree(PLUGIN, self.plugin, dirs_exist_ok=True, ignore=fresh))
+        """Install a whole plugin over one that a test may have broken; compiled files stay."""
+        without_caches = shutil.ignore_patterns("__pycache__")
+        return Path(shutil.copytree(PLUGIN, self.plugin, dirs_exist_ok=True, ignore=without_caches))
 
     def remove(self) -> None:
         for path in (STACK, *(CONF / name for name in LOADERS)):
@@ -157,8 +157,8 @@ class Hooked:
         user: str = "alice",
         program: str = "sbatch",
     ) -> subprocess.CompletedProcess[str]:
-        """`stdin`: text comes through a pipe, a path is opened."""
-        given = {"MIRAGE_STATE_DIR": f"{self.home}/state", "MIRAGE_URL": NOBODY, **(env or {})}
+        """Run sbatch. `stdin`: text comes through a pipe, a path is opened."""
+        variables = {"MIRAGE_STATE_DIR": f"{self.home}/state", "MIRAGE_URL": NOBODY, **(env or {})}
         if isinstance(stdin, Path):
             command = 'exec sbatch "$@" <"$0"'
             words, stdin = (str(stdin), *words), None
@@ -171,19 +171,19 @@ class Hooked:
             check=False,
             input=stdin,
             cwd=self.home if user == "alice" else Path("/"),
-            env=given,
+            env=variables,
         )
 
     def call(self, form: Form, *more: str) -> subprocess.CompletedProcess[str]:
         words, stdin, env = form
-        given = self.home / stdin if stdin in SCRIPTS else stdin
-        return self.sbatch(*more, *words, stdin=given, env=env)
+        source = self.home / stdin if stdin in SCRIPTS else stdin
+        return self.sbatch(*more, *words, stdin=source, env=env)
 
-    def job(self, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-        """What Slurm shows of the job that was submitted."""
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("Submitted batch job "), done
-        return self.testbed.job(int(done.stdout.split()[3]))
+    def job(self, process: subprocess.CompletedProcess[str]) -> dict[str, str]:
+        """Return what Slurm shows of the submitted job."""
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.startswith("Submitted batch job "), process
+        return self.testbed.job(int(process.stdout.split()[3]))
 
     def chains(self) -> list[Path]:
         state = self.home / "state"
@@ -198,34 +198,34 @@ class Hooked:
 
 @contextmanager
 def service(answer: bytes | None) -> Iterator[str]:
-    """A service that takes calls and answers this; with None it does not answer at all."""
+    """Run a service that gives this answer to each call; None: it accepts and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        held: list[socket.socket] = []
+        connections: list[socket.socket] = []
 
         def serve() -> None:
             while True:
                 try:
-                    caller, _ = listener.accept()
+                    connection, _ = listener.accept()
                 except OSError:
                     return
-                held.append(caller)
+                connections.append(connection)
                 if answer is not None:
-                    with suppress(OSError):  # who only knocks is gone by now
-                        caller.sendall(answer)
-                        caller.shutdown(socket.SHUT_WR)
+                    with suppress(OSError):  # a peer that only probed the port is gone by now
+                        connection.sendall(answer)
+                        connection.shutdown(socket.SHUT_WR)
 
         thread = Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(5)
-        for caller in held:
-            caller.close()
+        for connection in connections:
+            connection.close()
 
 
 @contextmanager
 def set_up_hooks(testbed: Testbed) -> Iterator[Hooked]:
-    """Give a Slurm with Lua plugins and a compiled SPANK plugin; afterwards it is as it was."""
+    """Yield a Slurm with Lua plugins and a compiled SPANK plugin; afterwards restore it."""
     if missing := {"gcc", "libc6-dev", "libslurm-dev", "make"} & set(needed.missing()):
         needed.absent(f"the SPANK plugin cannot be compiled without {', '.join(sorted(missing))}")
     with ExitStack() as stack:

@@ -29,7 +29,7 @@ SCRIPTS = {
     "nul.sh": "#!/bin/sh\n\0\n",
     "closed.sh": PRINTS_NOTHING,
 }
-"""What stands in alice's directory; `closed.sh` she may not read."""
+"""The files in alice's directory; she may not read `closed.sh`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Invocation:
         return replace(self, words=(*words, *self.words))
 
     def tells_the_script_of_us(self) -> bool:
-        """Whether a word for Mirage stands behind the script: one line says whose it is."""
+        """Return whether an option of Mirage's stands after the script: then one line says so."""
         script = [i for i, word in enumerate(self.words) if word in SCRIPTS]
         behind = self.words[script[0] + 1 :] if script else ()
         quiet = {"-Q", "--quiet", "--parsable"} & set(self.words)
@@ -55,10 +55,10 @@ class Invocation:
         return hash((self.words, self.stdin))
 
     def __str__(self) -> str:
-        shown = [*(f"{k}={v}" for k, v in self.env.items()), "sbatch", *self.words]
-        shown += ["<", self.stdin_file] if self.stdin_file else []
-        shown += ["(script on a pipe)"] if self.stdin is not None else []
-        return " ".join(shown)[:100]
+        words = [*(f"{k}={v}" for k, v in self.env.items()), "sbatch", *self.words]
+        words += ["<", self.stdin_file] if self.stdin_file else []
+        words += ["(script on a pipe)"] if self.stdin is not None else []
+        return " ".join(words)[:100]
 
 
 def call(*words: str, stdin: str | None = None, file: str | None = None, **env: str) -> Invocation:
@@ -155,7 +155,7 @@ TELLS = [
     call("--test-only", "-N", "99", "job.sh"),
     call("--test-only", "-p", "nowhere", "job.sh"),
 ]
-"""Nothing is submitted, whatever is asked."""
+"""Calls that submit nothing."""
 
 _OPTIONS = [
     *(["-N1"], ["-N", "2"], ["--nodes=1-2"], ["-n2"], ["--ntasks", "3"], ["-c", "2"]),
@@ -184,11 +184,11 @@ _ENVIRONMENTS: list[dict[str, str]] = [
 
 
 def drawn(count: int, seed: int) -> list[Invocation]:
-    """Options in any number and order, before a script of one kind or another."""
+    """Draw calls with a seed: options in any number and order, then one of the scripts."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    made = []
+    invocations = []
     for _ in range(count):
         options = rng.sample(_OPTIONS, rng.randint(1, 6))
         words = [*chain.from_iterable(options), *rng.choice(_SCRIPTS)]
-        made.append(Invocation(tuple(words), None, rng.choice(_ENVIRONMENTS)))
-    return made
+        invocations.append(Invocation(tuple(words), None, rng.choice(_ENVIRONMENTS)))
+    return invocations

@@ -1,4 +1,4 @@
-"""alice on the real Slurm with no service at all: what her links do, they do by themselves."""
+"""alice on the real Slurm without a service: her links do everything by themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Alice:
     @classmethod
     @contextmanager
     def at_home(cls, testbed: Testbed, name: str, script: str = LINK) -> Iterator[Alice]:
-        """In a new folder of her home; `script` is what `submit` submits."""
+        """Make a new folder in her home, with the script that `submit` submits."""
         entry = pwd.getpwnam("alice")
         home = Path(entry.pw_dir) / f"lone-{name}"
         shutil.rmtree(home, ignore_errors=True)
@@ -51,9 +51,12 @@ class Alice:
 
     @property
     def _own(self) -> dict[str, str]:
-        """What sacct answered is kept for an hour: of no other test."""
-        own = {"MIRAGE_STATE_DIR": f"{self.home}/state", "XDG_CACHE_HOME": f"{self.home}/cache"}
-        return own | {"MIRAGE_URL": NOBODY}
+        """Her variables. sacct's answers are cached for an hour, so each test has its own cache."""
+        variables = {
+            "MIRAGE_STATE_DIR": f"{self.home}/state",
+            "XDG_CACHE_HOME": f"{self.home}/cache",
+        }
+        return variables | {"MIRAGE_URL": NOBODY}
 
     def write(self, name: str, text: str) -> None:
         (self.home / name).write_text(text)
@@ -65,9 +68,9 @@ class Alice:
         stdin: str | None = None,
         env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Whatever comes of it; the wrapped one from PATH, or the real one."""
-        own = self.testbed.env("alice")
-        path = f"{self.home}/plugin:{own['PATH']}" if wrapped else own["PATH"]
+        """Run the wrapped sbatch from PATH, or the real one. A failure raises nothing."""
+        variables = self.testbed.env("alice")
+        path = f"{self.home}/plugin:{variables['PATH']}" if wrapped else variables["PATH"]
         return self.testbed.run(
             ["sbatch", *words],
             user="alice",
@@ -78,21 +81,21 @@ class Alice:
         )
 
     def run(self, *words: str) -> str:
-        """A command of hers; a word that names a file of the plugin is that file."""
-        own = self.home / "plugin" / words[0]
-        done = self.testbed.run(
-            [str(own) if own.exists() else words[0], *words[1:]],
+        """Run a command as alice. A first word that names a file of the plugin is that file."""
+        program = self.home / "plugin" / words[0]
+        process = self.testbed.run(
+            [str(program) if program.exists() else words[0], *words[1:]],
             user="alice",
             cwd=self.home,
             env=self._own,
         )
-        return done.stdout
+        return process.stdout
 
     def submit(self, *words: str, links: int) -> None:
         self.run("sbatch", f"--mirage-chain={links}", *words, "link.sh")
 
     def asks_each_second(self) -> None:
-        """Let the links of chains still to come, where they wait, look that often."""
+        """Make links of later chains that wait ask Slurm each second."""
         piece = self.home / "plugin" / "carrier_files.sh"
         piece.write_text("mirage_pace_s=1\n" + piece.read_text())
 
@@ -114,7 +117,7 @@ class Alice:
             (self.home / f"go.{link}").touch()
 
     def lines(self) -> list[str]:
-        """What the links' scripts have written, and Mirage has not."""
+        """Return the lines that the links' scripts have written, without Mirage's."""
         return [line for line in self.output() if line.startswith(("begin", "end"))]
 
     def output(self) -> list[str]:
@@ -128,7 +131,7 @@ class Alice:
         self.testbed.wait_until(predicate, cluster_s, what)
 
     def free(self, job: int) -> None:
-        """What Mirage does to a standby that is to start early; its owner may do it too."""
+        """Clear a job's dependency, as Mirage does for a standby that is to start early."""
         self.run("scontrol", "update", f"JobId={job}", "Dependency=")
 
     def state(self, job: int) -> str:

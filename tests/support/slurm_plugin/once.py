@@ -20,15 +20,15 @@ class Queue:
     done: list[subprocess.CompletedProcess[bytes]] = field(default_factory=list)
 
     def run(self, *, most: int = 30) -> int:
-        """Run what stands, and what that submits; the number of jobs that have run."""
+        """Run the queued jobs, and the jobs that these submit. Return how many have run."""
         while len(self.done) < min(most, len(self.slurm.calls())):
             self._run(len(self.done))
         return len(self.done)
 
-    def _run(self, at: int) -> None:
-        job, call = 101 + at, self.slurm.calls()[at]
+    def _run(self, index: int) -> None:
+        job, call = 101 + index, self.slurm.calls()[index]
         (self.slurm.root / f"begun.{job}").touch()
-        script = self.slurm.root / "calls" / str(at + 1) / "script"
+        script = self.slurm.root / "calls" / str(index + 1) / "script"
         if not call.script:  # of --wrap
             script.write_text("#!/bin/sh\n")
         script.chmod(0o700)
@@ -48,16 +48,16 @@ class Queue:
 
 
 def handed_down(slurm: FakeSlurm, call: Call) -> dict[str, str]:
-    """What a job has of the environment that it was submitted in: all but what Slurm sets anew, or
-    with another --export what begins with SLURM, and what a login gives."""
-    own = {n: v for n, v in call.env.items() if not n.startswith("SLURM_") or "MIRAGE" in n}
+    """Return the environment that a job gets. With --export=ALL it is that of the submission, less
+    what Slurm sets anew; else only variables that begin with SLURM, and those of a login."""
+    variables = {n: v for n, v in call.env.items() if not n.startswith("SLURM_") or "MIRAGE" in n}
     if all(word == "--export=ALL" for word in call.argv if word.startswith("--export=")):
-        return own
-    return slurm.environ | {n: v for n, v in own.items() if n.startswith("SLURM")}
+        return variables
+    return slurm.environ | {n: v for n, v in variables.items() if n.startswith("SLURM")}
 
 
 def arguments(call: Call) -> list[str]:
-    """What stands behind the script, by the plugin's own reading of sbatch's words."""
+    """Return the words after the script, as the plugin reads sbatch's words."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(PLUGIN)
         reading = importlib.import_module("mirage_wrapper.options").read_words(call.argv)

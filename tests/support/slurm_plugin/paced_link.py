@@ -12,7 +12,7 @@ from pathlib import Path
 
 EVERY = 10
 PATIENCE_S = 3600.0
-"""Of who waits for the other side: a cluster in fast time counts its own seconds."""
+"""How long a link waits for the other one: on a cluster in fast time seconds are short."""
 
 
 def main(steps: int, step_s: float, log: Path) -> None:
@@ -29,7 +29,7 @@ def main(steps: int, step_s: float, log: Path) -> None:
         with handover.checkpoint(checkpoint) as name:
             Path(name).write_text(str(step))
 
-    who = f"{os.environ['MIRAGE_LINK']} {os.environ['SLURM_JOB_ID']}"
+    identity = f"{os.environ['MIRAGE_LINK']} {os.environ['SLURM_JOB_ID']}"
     while step < steps:
         if handover.should_release():
             save()
@@ -38,7 +38,7 @@ def main(steps: int, step_s: float, log: Path) -> None:
         time.sleep(step_s)
         step += 1
         with log.open("a") as lines:
-            lines.write(f"step {step} {who} {int(time.time())}\n")
+            lines.write(f"step {step} {identity} {int(time.time())}\n")
         if step % EVERY == 0:
             save()
     save()

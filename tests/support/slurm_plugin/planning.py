@@ -31,13 +31,13 @@ FOLDERS = ("beat", "deadline", "ends", "jobs", "plans", "started", "waited")
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Link 1 of a chain, job 101, began an hour ago and has a day; link 2, job 102, stands."""
+    """A chain: link 1 (job 101) began an hour ago and has a day; link 2 (job 102) is queued."""
 
     slurm: FakeSlurm
     chain: Path
     start: int
     end: int
-    told: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
     program: Sequence[str | Path] = (sys.executable, "-IS", PLUGIN / "mirage_plan.py")
 
     @classmethod
@@ -49,15 +49,15 @@ class Planning:
             (chain / folder).mkdir(parents=True, mode=0o700)
         chain.chmod(0o700)
         start = int(time.time()) - began_s
-        made = cls(slurm, chain, start, start + limit_s)
-        made.has("jobs/1", OWN)
-        made.has("jobs/2", NEXT)
-        made.has("started/1", OWN)
-        made.runs()
+        planning = cls(slurm, chain, start, start + limit_s)
+        planning.has("jobs/1", OWN)
+        planning.has("jobs/2", NEXT)
+        planning.has("started/1", OWN)
+        planning.runs()
         slurm.job_in_full(NEXT, "PENDING", dependency=f"afterany:{OWN}(unfulfilled)")
-        made.waited([])
-        made.queues("1002 PENDING Resources")
-        return made
+        planning.waited([])
+        planning.queues("1002 PENDING Resources")
+        return planning
 
     def has(self, name: str, text: object) -> None:
         (self.chain / name).write_text(f"{text}\n")
@@ -69,7 +69,7 @@ class Planning:
     def waited(
         self, waits_s: Iterable[int], *, nodes: int = 1, minutes: object = 1440, code: int = 0
     ) -> None:
-        """What sacct tells of jobs that waited so long, the first of them a day ago."""
+        """Set sacct's answer: jobs that waited so long, the first of them started a day ago."""
         day_ago = int(time.time()) - 24 * HOUR
         rows = [
             f"{start - wait}|{start - wait}|{start}|{nodes}|{minutes}|600|COMPLETED\n"
@@ -78,7 +78,7 @@ class Planning:
         self.answers("".join(rows), code)
 
     def queues(self, *rows: str) -> None:
-        """What squeue shows of the partition: user, state and reason of each job."""
+        """Set what squeue shows of the partition: user, state and reason of each job."""
         (self.slurm.root / "partition").write_text("".join(f"{row}\n" for row in rows))
 
     def answers(self, rows: str, code: int = 0) -> None:
@@ -86,17 +86,17 @@ class Planning:
         (self.slurm.root / "sacct.code").write_text(f"{code}\n")
 
     def is_at(self, link: int) -> None:
-        """The links are this one and the next; those before have ended."""
-        for one in range(1, link):
-            self.has(f"ends/{one}", "timeout")
+        """Make this the number of the planning link; the links before it have ended."""
+        for index in range(1, link):
+            self.has(f"ends/{index}", "timeout")
         self.has(f"jobs/{link}", OWN)
         self.has(f"jobs/{link + 1}", NEXT)
-        self.told["link"] = str(link)
+        self.words["link"] = str(link)
 
     def plan(
-        self, turn: int = 1, *, env: Mapping[str, str] | None = None, **told: object
+        self, turn: int = 1, *, env: Mapping[str, str] | None = None, **words: object
     ) -> subprocess.CompletedProcess[str]:
-        words: dict[str, object] = {
+        arguments: dict[str, object] = {
             "dir": self.chain,
             "chain": "0f0000000000000000ab",
             "link": 1,
@@ -107,11 +107,11 @@ class Planning:
             "partition": "gpu",
             "qos": "normal",
         }
-        words |= self.told | told
+        arguments |= self.words | words
         return subprocess.run(
             [
                 *self.program,
-                *(f"{name}={value}" for name, value in words.items()),
+                *(f"{name}={value}" for name, value in arguments.items()),
             ],
             capture_output=True,
             check=False,
@@ -124,14 +124,14 @@ class Planning:
         return self.slurm.root / "client.conf"
 
     def minutes(self) -> int | None:
-        """How long after the start of link 1 link 2 is to become eligible; None: at its end."""
-        stands = self.slurm.dependency(NEXT).replace("(unfulfilled)", "")
-        plain, _, term = stands.partition("?")
-        assert plain == f"afterany:{OWN}", stands
+        """Return after how many minutes of link 1 link 2 is eligible; None: at link 1's end."""
+        dependency = self.slurm.dependency(NEXT).replace("(unfulfilled)", "")
+        plain, _, term = dependency.partition("?")
+        assert plain == f"afterany:{OWN}", dependency
         if not term:
             return None
         head, _, minutes = term.partition("+")
-        assert head == f"after:{OWN}", stands
+        assert head == f"after:{OWN}", dependency
         return int(minutes)
 
     def lead_minutes(self) -> int | None:
@@ -142,7 +142,7 @@ class Planning:
         return self._lines("updates")
 
     def questions(self) -> list[str]:
-        """What squeue was asked."""
+        """Return squeue's arguments, a line for each question."""
         return self._lines("questions")
 
     def asked_sacct(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs of the plugin in which a line of Python comes first."""
+"""Commands that run a program of the plugin after a line of Python of the test."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ that a user waits for it."""
 
 
 def prepare_program(name: str, line: str) -> list[str]:
-    """The command of a program that is the module `name` of the plugin."""
+    """Return the command that runs `line`, then the plugin's module `name` as a program."""
     return [
         *(sys.executable, "-IS", "-c"),
         f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r}); import {name} as program\n"
@@ -21,7 +21,7 @@ def prepare_program(name: str, line: str) -> list[str]:
 
 
 def prepare_wrapper(wrapper: Path, line: str) -> list[str]:
-    """The arguments that let Python be the wrapped sbatch."""
+    """Return the arguments with which Python runs `line`, then the wrapped sbatch."""
     return [
         *("-ISB", "-c"),
         f"import sys; sys.path.insert(0, {str(PLUGIN)!r})\n"

@@ -31,7 +31,7 @@ case $MIRAGE_LINK in {own} esac
 
 @dataclass
 class RealChain(Chain):
-    """A chain that the real Slurm starts; what must hold of it is what must hold of any."""
+    """A chain that the real Slurm starts; `prove` checks the same as for any chain."""
 
     name: str = ""
     testbed: Testbed = field(default_factory=Testbed)
@@ -41,8 +41,8 @@ class RealChain(Chain):
 
     @property
     def dir(self) -> Path:
-        (found,) = (path.parent for path in (self.root / "state").glob("*/ends"))
-        return found
+        (directory,) = (path.parent for path in (self.root / "state").glob("*/ends"))
+        return directory
 
     def saved(self) -> dict[str, Any]:
         if not (self.dir / "torch").exists():
@@ -59,21 +59,21 @@ class RealChain(Chain):
         return int(self.get(f"jobs/{link}") or 0)
 
     def at(self, name: str) -> int:
-        """0, or when that file was last written."""
+        """Return when that file was last written, 0 if it is absent."""
         path = self.dir / name
         return int(path.stat().st_mtime) if path.exists() else 0
 
     def has_waited(self, link: int) -> bool:
         words = (line.partition(": hand-over waits")[::2] for line in self.get("log").splitlines())
-        return any(f" link {link} job" in who and what for who, what in words)
+        return any(f" link {link} job" in subject and reason for subject, reason in words)
 
     def pids(self, link: int) -> tuple[int, int]:
-        """Of the program, and of the carrier that started it: mirage-link."""
+        """Return the process ids of the program, and of the carrier that started it."""
         pid, carrier = self.get(f"pids.{link}").split()
         return int(pid), int(carrier)
 
     def free_standby(self, link: int) -> None:
-        """As Mirage does when it is time."""
+        """Clear the standby's dependency, as Mirage does."""
         words = ["scontrol", "update", f"JobId={self.job(link)}", "Dependency="]
         self.testbed.run(words, user="alice")
 
@@ -120,14 +120,18 @@ class Alice:
         exports: Mapping[str, str] | None = None,
         own: Mapping[int, Mapping[str, str]] | None = None,
     ) -> RealChain:
-        """Submit a chain whose links run `body`; `own`: what a link has beside `exports`."""
+        """Submit a chain whose links run `body`; `own`: further variables of single links."""
         root = self.home / name
         (root / "state").mkdir(parents=True)
-        given = {"STALE_S": "2", "MIRAGE_HANDOVER_POLL_S": "0.1", "PYTHONDONTWRITEBYTECODE": "1"}
-        given |= python_for_users()[1] | dict(exports or {})
+        variables = {
+            "STALE_S": "2",
+            "MIRAGE_HANDOVER_POLL_S": "0.1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        variables |= python_for_users()[1] | dict(exports or {})
         job = JOB.format(
             home=root,
-            exports=f"export {_settings(given)}",
+            exports=f"export {_settings(variables)}",
             own=" ".join(f"{n}) export {_settings(v)} ;;" for n, v in (own or {}).items())
             or "0) ;;",
             body=body,

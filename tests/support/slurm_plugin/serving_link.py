@@ -19,11 +19,11 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         time.sleep(ANSWER_S)  # a request is under way while the address changes
-        said = os.environ["MIRAGE_LINK"].encode()
+        body = os.environ["MIRAGE_LINK"].encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""

@@ -1,4 +1,4 @@
-"""Chains whose links are told things: settings in the carrier's head, what earlier links left."""
+"""Chains that a test may edit: settings in the head of the carrier, and files of earlier links."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldLink(Link):
+class EditableLink(Link):
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def told(self, **settings: object) -> None:
+    def set(self, **settings: object) -> None:
         """Put settings into the carrier's head, behind those that the wrapper wrote."""
         words = "".join(f"mirage_{name}='{value}'\n" for name, value in settings.items())
-        head, mark, rest = self.carrier.read_bytes().partition(b"# mirage-link, the part")
+        head, mark, rest = self.carrier.read_bytes().partition(b"# The carrier: ")
         before, offset, after = head.partition(b"mirage_offset=")
         grown = b"%010d" % (int(after[:10]) + len(words.encode()))
         self.carrier.write_bytes(
@@ -28,7 +28,7 @@ class ToldLink(Link):
         (self.chain / name).write_text(f"{text}\n")
 
     def ran(self, index: int, end: str, *, seconds: int = 1000) -> None:
-        """Leave what a link leaves that has run and ended, and is known to Slurm no more."""
+        """Write the files of a link that has run and ended, and that Slurm has forgotten."""
         job = 100 + index
         files = {"jobs": job, "started": job, "ends": end, "ran": seconds}
         for folder, text in files.items():
@@ -52,34 +52,34 @@ class ToldLink(Link):
         return process
 
     def signal(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """To every process of the job, as scancel --full does."""
+        """Signal every process of the job, as scancel --full does."""
         self.signal_job(process, name)
 
     def strike(self) -> None:
-        """End what a test that failed has left."""
+        """End the processes that a failed test has left."""
         for process in self.processes:
             if process.returncode is None:
                 self.signal(process, "KILL")
                 process.communicate()
 
 
-MakeChain = Callable[..., ToldLink]
+MakeChain = Callable[..., EditableLink]
 
 
 def chains(slurm: FakeSlurm, shell: Sequence[str]) -> Iterator[MakeChain]:
-    """For a fixture: submit a chain of `links` links of `script` with these settings."""
-    made: list[ToldLink] = []
+    """For a fixture: yield a function that submits a chain of `links` links with these settings."""
+    links_made: list[EditableLink] = []
 
     def submit(
         script: str = "#!/bin/sh\necho ran\n", *, links: int = 9, **settings: object
-    ) -> ToldLink:
+    ) -> EditableLink:
         slurm.script(script)
-        link = ToldLink.submitted(slurm, shell, f"--mirage-chain={links}", "job.sh")
-        assert isinstance(link, ToldLink)
-        made.append(link)
-        link.told(**settings)
+        link = EditableLink.submitted(slurm, shell, f"--mirage-chain={links}", "job.sh")
+        assert isinstance(link, EditableLink)
+        links_made.append(link)
+        link.set(**settings)
         return link
 
     yield submit
-    for link in made:
+    for link in links_made:
         link.strike()

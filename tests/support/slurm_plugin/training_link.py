@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tests.support.slurm_plugin.counting_link import CHAIN, gate_is_open, kind_of, tell
+from tests.support.slurm_plugin.counting_link import CHAIN, gate_is_open, kind_of, record
 
 STEPS, EVERY, GATE, STEP_S = 24, 4, 20, 0.01
 
@@ -35,7 +35,7 @@ def main() -> None:
     def now() -> dict[str, Any]:
         return {"model": model.state_dict(), "step": step}
 
-    tell_commits(handover, now)
+    record_commits(handover, now)
     while step < STEPS:
         if step == int(os.environ.get("LAST", "-1")):
             loop.save(now())
@@ -49,22 +49,22 @@ def main() -> None:
         (-model(torch.ones(1, 1))).sum().backward()
         optimizer.step()
         step += 1
-        tell("step", handover, step)
+        record("step", handover, step)
         time.sleep(STEP_S)
         loop.step(now)
     loop.save(now())
     loop.done()
 
 
-def tell_commits(handover: Any, now: Any) -> None:
+def record_commits(handover: Any, now: Any) -> None:
     rename = os.rename
 
-    def told(source: str, target: str) -> None:
+    def rename_and_record(source: str, target: str) -> None:
         rename(source, target)
         if kind_of(str(target)) == "checkpoint":
-            tell("commit", handover, now()["step"])
+            record("commit", handover, now()["step"])
 
-    os.rename = told  # type: ignore[assignment]
+    os.rename = rename_and_record  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

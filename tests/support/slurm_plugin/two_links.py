@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 
 from tests.support.patient import wait_until
-from tests.support.slurm_plugin.told import MakeChain, ToldLink
+from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
-Pair = Callable[..., tuple[ToldLink, subprocess.Popen[bytes]]]
+Pair = Callable[..., tuple[EditableLink, subprocess.Popen[bytes]]]
 WORKS = """#!/bin/sh
 echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing} <$MIRAGE_STYLE>" >>$HOME/lines
 until [ -e $HOME/end.$MIRAGE_LINK ]; do sleep 0.05; done
@@ -26,29 +26,32 @@ esac
 """
 
 
-def lines(link: ToldLink) -> list[str]:
+def lines(link: EditableLink) -> list[str]:
     path = link.slurm.root / "home" / "lines"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def let_end(link: ToldLink, index: int) -> None:
+def let_end(link: EditableLink, index: int) -> None:
     (link.slurm.root / "home" / f"end.{index}").touch()
 
 
-def waits(link: ToldLink, index: int = 2) -> bool:
+def waits(link: EditableLink, index: int = 2) -> bool:
     return f"link {index} job {100 + index}: waits for link" in link.logged()
 
 
 def pairs(chain: MakeChain) -> Pair:
-    """For a fixture: the first link of a chain is at work, and the second may start beside it."""
+    """For a fixture: a function that submits a chain and starts its first link. The test may start
+    the second link then."""
 
-    def make(script: str = WORKS, **settings: object) -> tuple[ToldLink, subprocess.Popen[bytes]]:
+    def make(
+        script: str = WORKS, **settings: object
+    ) -> tuple[EditableLink, subprocess.Popen[bytes]]:
         link = chain(script, **settings)
         link.slurm.sleeps_briefly()
         end = int(time.time()) + 3600
         first = link.start(1, env={"SLURM_JOB_END_TIME": str(end)})
-        stands = "beat/1" if {"mode", "presubmit"} & settings.keys() else "jobs/2"
-        wait_until(lambda: link.says("began/1") is not None and link.says(stands) is not None)
+        standby_file = "beat/1" if {"mode", "presubmit"} & settings.keys() else "jobs/2"
+        wait_until(lambda: link.says("began/1") is not None and link.says(standby_file) is not None)
         link.slurm.job_is(101, "RUNNING", start=end - 14400, end=end)
         return link, first
 

@@ -1,4 +1,4 @@
-"""A chain's directory that takes no file, for what runs in a namespace: full, or read-only."""
+"""A chain's directory that takes no file (full or read-only), for commands in a mount namespace."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ REASONS = {"read-only": "Read-only file system", "out of inodes": "No space left
 def build_namespace(directory: object, kind: str) -> Sequence[str]:
     """Return the words that run a command where `directory` is of that kind."""
     program = "D=$1; shift\n" + KINDS[kind] + 'unset D copy; exec "$@"'
-    own = "-m" if os.geteuid() == 0 else "-rm"
-    return ["unshare", own, "sh", "-c", program, "sh", str(directory)]
+    options = "-m" if os.geteuid() == 0 else "-rm"
+    return ["unshare", options, "sh", "-c", program, "sh", str(directory)]

@@ -1,4 +1,4 @@
-"""Tokens and sessions that tests sign in with."""
+"""Creates the tokens and sessions with which tests log in."""
 
 from mirage.database.access.tokens import Token
 from mirage.database.schema.engine import Store
@@ -8,8 +8,8 @@ from tests.support.api.running import NOW, USERS
 
 
 def token_of(store: Store, cluster_id: int, user: str, *, read_only: bool = False) -> str:
-    """A fresh token of that user; root's is an admin's."""
-    asked = Token(
+    """Return a new token of that user; a token of root has the role admin."""
+    request = Token(
         name=f"browser of {user}",
         role=Role.ADMIN if user == "root" else Role.USER,
         user=user,
@@ -21,11 +21,11 @@ def token_of(store: Store, cluster_id: int, user: str, *, read_only: bool = Fals
         expires_at=NOW + 30 * 86400,
     )
     with store.begin() as tx:
-        return tokens.create_token(tx, asked, cluster_id=cluster_id)[1]
+        return tokens.create_token(tx, request, cluster_id=cluster_id)[1]
 
 
 def session_of(store: Store, cluster_id: int, user: str, *, read_only: bool = False) -> str:
-    """What the cookie of a logged-in user holds."""
+    """Log that user in, and return the secret of the session, which is the cookie's value."""
     token = token_of(store, cluster_id, user, read_only=read_only)
     with store.begin() as tx:
         return sessions.begin_session(tx, token, cluster_id=cluster_id, now=NOW).secret

@@ -1,4 +1,4 @@
-"""A person at a browser: opens pages, and keeps what the browser complained of."""
+"""Opens pages in a browser, and keeps the browser's complaints."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ _SERIOUS = {"serious", "critical"}
 
 @dataclass
 class Visitor:
-    """A window at one service."""
+    """A browser window that shows the pages of one service."""
 
     url: str
     page: Page
     complaints: list[str] = field(default_factory=list)
-    """Of the console, of scripts, of the policy; and requests to any other host."""
+    """Errors and warnings of console, scripts and content policy; requests to other hosts."""
 
     def open(self, path: str) -> Response:
         answer = self.page.goto(self.url + path, wait_until="load")
@@ -34,35 +34,35 @@ class Visitor:
         return answer
 
     def listen(self) -> None:
-        self.page.on("request", lambda request: self._asked(request.url))
+        self.page.on("request", lambda request: self._record_foreign_request(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._said)
+        self.page.on("console", self._record_console)
 
-    def _asked(self, address: str) -> None:
+    def _record_foreign_request(self, address: str) -> None:
         if urlsplit(address).netloc != urlsplit(self.url).netloc:
             self.complaints.append(f"asked {address}")
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _record_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
-    def judged(self, axe: str) -> list[str]:
-        """What axe-core finds serious on the page that is open."""
+    def list_violations(self, axe: str) -> list[str]:
+        """Return the serious violations that axe-core finds on the open page; `axe`: its script."""
         self.page.evaluate(axe)
-        found: dict[str, Any] = self.page.evaluate("axe.run()")
+        result: dict[str, Any] = self.page.evaluate("axe.run()")
         return [
-            f"{said['id']}: {node['html'][:200]} {node['failureSummary'][:200]}"
-            for said in found["violations"]
-            if said["impact"] in _SERIOUS
-            for node in said["nodes"]
+            f"{violation['id']}: {node['html'][:200]} {node['failureSummary'][:200]}"
+            for violation in result["violations"]
+            if violation["impact"] in _SERIOUS
+            for node in violation["nodes"]
         ]
 
     def is_cut(self) -> bool:
-        """Whether the page is wider than the window: a person would have to scroll sideways."""
-        wider: bool = self.page.evaluate(
+        """Return whether the page is wider than the window, so that users scroll sideways."""
+        is_wider: bool = self.page.evaluate(
             "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         )
-        return wider
+        return is_wider
 
 
 @contextmanager
@@ -75,13 +75,13 @@ def visiting(
     size: ViewportSize = WIDE,
     scripts: bool = True,
 ) -> Iterator[Visitor]:
-    """`cookie`: of a session (`session_of`)."""
+    """Open a window; `cookie`: the secret of a session (`session_of`)."""
     context = browser.new_context(
         color_scheme=scheme,
         viewport=size,
         java_script_enabled=scripts,
         service_workers="block",
-        ignore_https_errors=True,  # `over_https`
+        ignore_https_errors=True,  # tests make their own certificates
     )
     try:
         if cookie is not None:

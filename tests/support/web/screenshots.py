@@ -1,6 +1,7 @@
-"""Pictures of every page: `python -m tests.support.web.screenshots OUT [NAME...]`.
+"""Takes pictures of every page: `python -m tests.support.web.screenshots OUT [NAME...]`.
 
-Light, dark and as wide as a phone, over the databases of seeded.py: OUT/NAME-SIZE-LOOK.png.
+The pages are those of the databases of seeded.py, in light and dark colours and as wide as a phone.
+The files are OUT/NAME-SIZE-LOOK.png.
 """
 
 import sys
@@ -19,17 +20,17 @@ from tests.support.web.serving import Site, serving
 
 LOOKS = (("light", "light", WIDE), ("dark", "dark", WIDE), ("phone", "light", PHONE))
 FEWER = {"empty": ("light",), "one": ("light",), "full": ("light", "dark", "phone")}
-"""What is worth looking at, of each size."""
+"""By size of the database: the looks that are taken."""
 
 
-def picture(browser: Browser, site: Site, size: str, out: Path, wanted: set[str]) -> None:
-    pages = [page for page in PAGES if not wanted or page.name in wanted]
+def take_pictures(browser: Browser, site: Site, size: str, out: Path, page_names: set[str]) -> None:
+    pages = [page for page in PAGES if not page_names or page.name in page_names]
     for page in pages:
         if page.needs_chain and SIZES[size].chains == 0:
             continue
         cookie = site.sessions[page.who] if page.who else None
-        for look, scheme, window in LOOKS:
-            if look not in FEWER[size]:
+        for look_name, scheme, window in LOOKS:
+            if look_name not in FEWER[size]:
                 continue
             with visiting(
                 browser,
@@ -39,12 +40,12 @@ def picture(browser: Browser, site: Site, size: str, out: Path, wanted: set[str]
                 size=window,
             ) as visitor:
                 visitor.open(page.path)
-                path = out / f"{page.name}-{size}-{look}.png"
+                path = out / f"{page.name}-{size}-{look_name}.png"
                 visitor.page.screenshot(path=path, full_page=True)
                 print(path)  # noqa: T201 - its output
 
 
-def main(out: Path, wanted: set[str]) -> None:
+def main(out: Path, page_names: set[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         template = Path(folder) / "template.db"
@@ -53,7 +54,7 @@ def main(out: Path, wanted: set[str]) -> None:
             place = Path(folder) / name
             place.mkdir()
             with serving(template, place, size) as site:
-                picture(browser, site, name, out, wanted)
+                take_pictures(browser, site, name, out, page_names)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Databases of a size: what a worker would have stored of a busy cluster, put in quickly.
+"""Fills a database of a given size with what a worker stores of a busy cluster.
 
-The same numbers each time. The newest snapshot is 34 s old at NOW, which is the clock of the pages.
+The numbers are the same each time. The newest snapshot is 34 s old at NOW, the pages' clock.
 """
 
 import json
@@ -33,34 +33,34 @@ class Size:
     chains: int
     jobs: int
     days: int = 7
-    """Of snapshots, ten minutes apart."""
+    """Days of snapshots, which are ten minutes apart."""
 
 
 EMPTY, ONE, FULL = Size(0, 0, 0), Size(1, 200), Size(2000, 200_000)
 SIZES = {"empty": EMPTY, "one": ONE, "full": FULL}
 
 CHAIN: ChainId = chain_id(0)
-"""One that is there at every size but EMPTY, with links, decisions and a forecast."""
+"""A chain that every size but EMPTY has, with links, decisions and a forecast."""
 
 
 def seed(store: Store, size: Size) -> int:
     """Fill an empty database; returns the cluster's id."""
-    luck = random.Random(20260302)  # noqa: S311 - the same each time
+    rng = random.Random(20260302)  # noqa: S311 - the same each time
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         clusters.set_mode(tx, cluster_id, Mode.ACT)
-        put(tx, jobs, _jobs(cluster_id, size.jobs, luck))
-        put(tx, snapshots, _snapshots(cluster_id, size.days, luck))
-        made = [SeededChain(cluster_id, n, luck) for n in range(size.chains)]
-        put(tx, chains, (chain.row for chain in made))
-        put(tx, links, (row for chain in made for row in chain.links))
-        put(tx, decisions, (row for chain in made for row in chain.decisions))
-        put(tx, forecasts, (row for chain in made for row in chain.forecasts))
+        put(tx, jobs, _build_jobs(cluster_id, size.jobs, rng))
+        put(tx, snapshots, _build_snapshots(cluster_id, size.days, rng))
+        seeded_chains = [SeededChain(cluster_id, n, rng) for n in range(size.chains)]
+        put(tx, chains, (chain.row for chain in seeded_chains))
+        put(tx, links, (row for chain in seeded_chains for row in chain.links))
+        put(tx, decisions, (row for chain in seeded_chains for row in chain.decisions))
+        put(tx, forecasts, (row for chain in seeded_chains for row in chain.forecasts))
         seeded_past.seed(
             tx,
             cluster_id,
-            [row for chain in made for row in chain.links],
-            {str(c.row["chain_id"]): (c.row["user"], c.row["uid"]) for c in made},
+            [row for chain in seeded_chains for row in chain.links],
+            {str(c.row["chain_id"]): (c.row["user"], c.row["uid"]) for c in seeded_chains},
         )
         if size.chains:
             seed_admin(tx, cluster_id, LOOKED_AT)
@@ -70,30 +70,30 @@ def seed(store: Store, size: Size) -> int:
 
 
 def put(tx: Transaction, table: Table, rows: Iterable[dict[str, Any]]) -> None:
-    """Many rows in one statement, NULL where one names no value: SQLite alone."""
-    named = [column.name for column in table.columns if column.name != "id"]
-    values = [tuple(row.get(name) for name in named) for row in rows]
+    """Insert many rows by one statement of SQLite; a value that a row lacks becomes NULL."""
+    names = [column.name for column in table.columns if column.name != "id"]
+    values = [tuple(row.get(name) for name in names) for row in rows]
     if values:
-        columns = ", ".join(f'"{name}"' for name in named)
-        marks = ", ".join("?" * len(named))
+        columns = ", ".join(f'"{name}"' for name in names)
+        marks = ", ".join("?" * len(names))
         words = f"INSERT INTO {table.name} ({columns}) VALUES ({marks})"  # noqa: S608 - our tables
         tx.exec_driver_sql(words, values)
 
 
-def _jobs(cluster_id: int, count: int, luck: random.Random) -> Iterator[dict[str, Any]]:
-    """Over 90 days; the last ones still wait or run."""
+def _build_jobs(cluster_id: int, count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield jobs over 90 days, of which the last ones still wait or run."""
     for n in range(count):
         submit = NOW - 90 * DAY + 90 * DAY * n // count
-        limit = luck.choice((4, 12, 24, 48)) * HOUR
-        start: int | None = submit + round(math.exp(luck.gauss(7.2, 1.8)))
-        end: int | None = (start or 0) + round(limit * luck.random())
+        limit = rng.choice((4, 12, 24, 48)) * HOUR
+        start: int | None = submit + round(math.exp(rng.gauss(7.2, 1.8)))
+        end: int | None = (start or 0) + round(limit * rng.random())
         state = "COMPLETED"
         if (start or 0) > NOW:
             start, end, state = None, None, "PENDING"
         elif (end or 0) > NOW:
             end, state = None, "RUNNING"
-        user, uid = luck.choice(USERS)
-        nodes = luck.choice((1, 1, 1, 2, 4, 8, 16))
+        user, uid = rng.choice(USERS)
+        nodes = rng.choice((1, 1, 1, 2, 4, 8, 16))
         yield {
             "cluster_id": cluster_id,
             "job_id": 10_000 + n,
@@ -102,10 +102,10 @@ def _jobs(cluster_id: int, count: int, luck: random.Random) -> Iterator[dict[str
             "user": user,
             "uid": uid,
             "account": f"group{uid % 7}",
-            "partition": luck.choice(PARTITIONS),
+            "partition": rng.choice(PARTITIONS),
             "qos": "normal",
             "name": f"train-{n % 50}",
-            "reason": luck.choice(("Priority", "Resources")) if state == "PENDING" else "",
+            "reason": rng.choice(("Priority", "Resources")) if state == "PENDING" else "",
             "priority": 1000 + n % 5000,
             "eligible": submit,
             "start": start,
@@ -123,9 +123,9 @@ def _jobs(cluster_id: int, count: int, luck: random.Random) -> Iterator[dict[str
         }
 
 
-def _snapshots(cluster_id: int, days: int, luck: random.Random) -> Iterator[dict[str, Any]]:
+def _build_snapshots(cluster_id: int, days: int, rng: random.Random) -> Iterator[dict[str, Any]]:
     for n in range(days * 144):
-        pending = round(200 + 120 * math.sin(n / 144 * 2 * math.pi) + luck.gauss(0, 15))
+        pending = round(200 + 120 * math.sin(n / 144 * 2 * math.pi) + rng.gauss(0, 15))
         features = {
             "pending_jobs": pending,
             "pending_nodes": 4 * pending,

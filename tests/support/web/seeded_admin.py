@@ -1,4 +1,4 @@
-"""What a worker leaves of itself: its last round, its lease, and what asking Slurm has cost."""
+"""Stores what a worker records about itself: its last tick, its lease, the cost of Slurm calls."""
 
 from mirage.config.settings import Settings
 from mirage.database.events import audit
@@ -23,17 +23,17 @@ def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
     clusters.take_lease(tx, cluster_id, HOLDER, now=looked_at, ttl_s=180)
     for hour in range(DAY_H):
         at = looked_at - hour * HOUR
-        made = {
+        counts = {
             name: CallCounts(calls=calls, failures=int(hour == 3), seconds=calls * seconds)
             for name, (calls, seconds) in COMMANDS.items()
         }
-        telemetry.add_calls(tx, cluster_id, at, made)
+        telemetry.add_calls(tx, cluster_id, at, counts)
     for n in reversed(range(60)):
         detail = {"limit": "max_touches", "value": n, "before": None}
         entry = AuditEntry(at=looked_at - n * HOUR, actor="root", event="limit set", detail=detail)
         audit.write_entry(tx, cluster_id, entry)
 
 
-def told_limits() -> dict[str, LimitDescription]:
-    """As a service without a configuration has them."""
+def describe_default_limits() -> dict[str, LimitDescription]:
+    """Describe the limits of a service without a configuration."""
     return describe_limits(Settings())

@@ -1,4 +1,4 @@
-"""What looks back has something to show: results of forecasts, outcomes of hand-overs, a report."""
+"""Stores results of forecasts, outcomes of hand-overs and a report, for the pages on the past."""
 
 import random
 from collections.abc import Sequence
@@ -29,51 +29,51 @@ def seed(
     tx: Transaction, cluster_id: int, links: Sequence[dict[str, Any]], users: dict[str, Any]
 ) -> None:
     """`links`: rows of the table; `users`: by chain, (name, uid)."""
-    luck = random.Random(1)  # noqa: S311 - the same each time
+    rng = random.Random(1)  # noqa: S311 - the same each time
     if not links:
         return
     for day in range(DAYS):
         at = (NOW - day * DAY) // DAY * DAY
         for partition, typical_h in (("gpu", 6.0), ("long", 20.0), ("cpu", 0.5)):
-            told = _tally(typical_h, luck).to_stored()
-            job_forecasts.put_tally(tx, cluster_id, at, partition, told)
+            tally = _build_tally(typical_h, rng).to_stored()
+            job_forecasts.put_tally(tx, cluster_id, at, partition, tally)
     pairs = pairwise(links)
-    found = [_outcome(b, a, users, luck) for b, a in pairs if _handed_over(b, a)]
-    handover_outcomes.put_outcomes(tx, cluster_id, found)
+    outcomes = [_build_outcome(b, a, users, rng) for b, a in pairs if _is_complete(b, a)]
+    handover_outcomes.put_outcomes(tx, cluster_id, outcomes)
     reports.put_report(tx, cluster_id, reports.SHADOW, report(), at=NOW - 6 * HOUR)
 
 
-def _tally(typical_h: float, luck: random.Random) -> Tally:
-    """Ranges that are a little too narrow, and a tenth of jobs that do not wait."""
+def _build_tally(typical_h: float, rng: random.Random) -> Tally:
+    """Build a tally of forecasts that are a little too narrow; one job in ten does not wait."""
     tally = Tally()
-    middle = typical_h * HOUR * luck.lognormvariate(0, 0.3)
+    middle = typical_h * HOUR * rng.lognormvariate(0, 0.3)
     quantiles = tuple(round(middle * 2.0 * level**1.3) for level in LEVELS)
     for _ in range(15):
-        wait = 0 if luck.random() < 0.1 else round(middle * 2.2 * luck.random() ** 1.3)
-        planned = round(wait * luck.lognormvariate(0.3, 0.8)) if luck.random() < 0.5 else None
+        wait = 0 if rng.random() < 0.1 else round(middle * 2.2 * rng.random() ** 1.3)
+        planned = round(wait * rng.lognormvariate(0.3, 0.8)) if rng.random() < 0.5 else None
         tally.add_outcome(quantiles, wait, planned)
     tally.gave_up += 1
     return tally
 
 
-def _handed_over(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    same = before["chain_id"] == after["chain_id"]
-    return same and before["end"] is not None and after["start"] is not None
+def _is_complete(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    is_same_chain = before["chain_id"] == after["chain_id"]
+    return is_same_chain and before["end"] is not None and after["start"] is not None
 
 
-def _outcome(
-    before: dict[str, Any], after: dict[str, Any], users: dict[str, Any], luck: random.Random
+def _build_outcome(
+    before: dict[str, Any], after: dict[str, Any], users: dict[str, Any], rng: random.Random
 ) -> OutcomeRow:
     user, uid = users[after["chain_id"]]
     kind = OutcomeKind.SHADOW if uid % 3 == 0 else OutcomeKind.ACT
     late_s = after["start"] - before["end"]
     wait_s = max(0, late_s + 2 * HOUR)
     leads = {"mirage": 2.0, "reactive": 0, "fixed-lead": 3.0, "average": 1.5, "slurm-estimate": 1.0}
-    under = {
-        p: split_lateness(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5)))
+    by_policy = {
+        p: split_lateness(wait_s - round(h * HOUR * rng.uniform(0.5, 1.5)))
         for p, h in leads.items()
     }
-    under["mirage"] = split_lateness(late_s)
+    by_policy["mirage"] = split_lateness(late_s)
     return OutcomeRow(
         chain_id=ChainId(after["chain_id"]),
         index=after["index"],
@@ -84,13 +84,13 @@ def _outcome(
         uid=uid,
         nodes=after["nodes"],
         kind=kind,
-        actual=under["mirage"] if kind is OutcomeKind.ACT else under["reactive"],
-        under=under,
+        actual=by_policy["mirage"] if kind is OutcomeKind.ACT else by_policy["reactive"],
+        by_policy=by_policy,
     )
 
 
 def report() -> dict[str, Any]:
-    """As `mirage report shadow --json` prints one, of hand-overs that are drawn."""
+    """Build a report as `mirage report shadow --json` prints it, of random hand-overs."""
     draw = np.random.default_rng(1)
     start = NOW - 28 * DAY + np.arange(112) * 6 * HOUR
     means = {"reactive": 6.0, "accrue-always": 1.2, "auto": 0.2, "fixed-lead": -0.8}
@@ -104,11 +104,15 @@ def report() -> dict[str, Any]:
         )
         for name, mean in means.items()
     }
-    told = choose_recommendation(RecommendationEvidence.from_handovers(handovers, PRICE))
-    advised = {"verdict": told.verdict.value, "advice": told.advice, "reason": told.reason}
+    recommendation = choose_recommendation(RecommendationEvidence.from_handovers(handovers, PRICE))
+    recommendation_document = {
+        "verdict": recommendation.verdict.value,
+        "advice": recommendation.advice,
+        "reason": recommendation.reason,
+    }
     load = build_class_masks(handovers["reactive"].interruption_h)
     return {
-        "recommendation": advised,
+        "recommendation": recommendation_document,
         "trace": "the history of lab",
         "cluster": "lab",
         "accrue_always": False,
@@ -121,7 +125,7 @@ def report() -> dict[str, Any]:
                 "by": "all",
                 "name": "all",
                 "days": 28,
-                "recommendation": advised,
+                "recommendation": recommendation_document,
                 "policies": evaluate_policies(handovers, load, PRICE),
                 "against": {},
             }

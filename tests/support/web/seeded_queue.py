@@ -1,4 +1,4 @@
-"""What the worker would have stored of the queue, of waits, and of jobs to come."""
+"""Stores the queue, sums of waits and forecasts of new jobs, as the worker does."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ REASONS = {
 def seed_queue(
     store: Store, cluster_id: int, looked_at: int, partitions: Sequence[str], *, jobs: int
 ) -> None:
-    """Nothing where there are no jobs."""
+    """Store them; `jobs`: how many jobs the database has. Without jobs nothing is stored."""
     if not jobs:
         return
     with store.begin() as tx:
@@ -38,19 +38,22 @@ def seed_queue(
             _build_partition_queue("", looked_at, 3),
             *(_build_partition_queue(name, looked_at, 1) for name in partitions),
         ]
-        nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
+        nodes = [
+            _build_partition_nodes("", 90),
+            *(_build_partition_nodes(name, 30) for name in partitions),
+        ]
         queue_summary.save_summary(tx, cluster_id, looked_at, queue, nodes)
         for n, size in enumerate((1, 2, 4, 16)):
             shape = JobShape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
             shape_forecasts.request_forecast(tx, cluster_id, shape, looked_at - 400)
-            told = Forecast(
+            forecast = Forecast(
                 p10_s=600.0 * 2**n, p50_s=5400.0 * 2**n, p90_s=20000.0 * 2**n, samples=100
             )
-            shape_forecasts.save_forecast(tx, cluster_id, shape, looked_at - 240, told)
-        good = ForecastAccuracy(
+            shape_forecasts.save_forecast(tx, cluster_id, shape, looked_at - 240, forecast)
+        accuracy = ForecastAccuracy(
             jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
         )
-        forecast_trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)
+        forecast_trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, accuracy)
     assert wait_statistics.refresh_sums(store, cluster_id, budget_s=120)
 
 
@@ -67,7 +70,7 @@ def _build_partition_queue(partition: str, looked_at: int, times: int) -> Partit
     )
 
 
-def _nodes(partition: str, number: int) -> PartitionNodes:
+def _build_partition_nodes(partition: str, number: int) -> PartitionNodes:
     return PartitionNodes(
         partition=partition,
         nodes=number,

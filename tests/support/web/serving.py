@@ -1,4 +1,4 @@
-"""Services with pages: the app over a seeded database, on a socket, as `mirage serve` puts it."""
+"""Serves the app with its pages over a seeded database, as `mirage serve` does."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from tests.support.api.running import NOW, Client, Stage
 from tests.support.paths import MODELS
 from tests.support.web.credentials import session_of
 from tests.support.web.seeded import Size, seed
-from tests.support.web.seeded_admin import told_limits
+from tests.support.web.seeded_admin import describe_default_limits
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A running service, its database, and sessions of people who know it."""
+    """A running service, its database, and the sessions of logged-in users."""
 
     url: str
     store: Store
     cluster_id: int
     sessions: dict[str, str] = field(default_factory=dict)
-    """By user, what their cookie holds."""
+    """By user: the secret of the session, which is the cookie's value."""
 
     @property
     def client(self) -> Client:
@@ -34,7 +34,7 @@ class Site:
 
 @contextmanager
 def serving(template: Path, folder: Path, size: Size, **more: Any) -> Iterator[Site]:
-    """A site of that size; `template` is an empty database, `more` is of the ApiContext."""
+    """Serve a site of that size; `template`: an empty database; `more`: fields of ApiContext."""
     database = folder / "mirage.db"
     shutil.copy(template, database)
     with closing(Store(f"sqlite:///{database}")) as store:
@@ -51,23 +51,23 @@ def serve_database(
     users: tuple[str, ...] = ("root", "alice"),
     **more: Any,
 ) -> Iterator[Site]:
-    """A site over a database that is filled already, with new sessions of `users`.
+    """Serve a site over a filled database, with new sessions of `users`.
 
-    `folder` takes the socket.
+    The unix socket is created in `folder`.
     """
     with ExitStack() as stack:
         store = stack.enter_context(closing(Store(f"sqlite:///{database}")))
-        known = {user: session_of(store, cluster_id, user) for user in users}
+        sessions = {user: session_of(store, cluster_id, user) for user in users}
         stage = Stage()
         stack.enter_context(stage.open(folder))
-        app = create_app(_context(store, cluster_id, more))
+        app = create_app(_build_context(store, cluster_id, more))
         mount_pages(app)
-        url = stack.enter_context(stage.showing(app)).url
-        yield Site(url, store, cluster_id, known)
+        url = stack.enter_context(stage.serve_app(app)).url
+        yield Site(url, store, cluster_id, sessions)
 
 
-def _context(store: Store, cluster_id: int, more: dict[str, Any]) -> ApiContext:
-    given: dict[str, Any] = {
+def _build_context(store: Store, cluster_id: int, more: dict[str, Any]) -> ApiContext:
+    values: dict[str, Any] = {
         "store": store,
         "cluster_id": cluster_id,
         "cluster_name": "lab",
@@ -75,7 +75,7 @@ def _context(store: Store, cluster_id: int, more: dict[str, Any]) -> ApiContext:
         "clock": lambda: NOW,
         "queue_interval_s": 60,
         "policies": ("reactive", "quantile", "auto"),
-        "limits_told": told_limits(),
+        "limit_descriptions": describe_default_limits(),
         "models_dir": MODELS,
     }
-    return ApiContext(**given | more)
+    return ApiContext(**values | more)

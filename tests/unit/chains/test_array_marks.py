@@ -6,7 +6,7 @@ from mirage.chains import link_sync as link_service
 from mirage.database.schema.engine import Store
 from mirage.domain.job import JobId
 from mirage.slurm.commands import squeue
-from tests.support.provision.printed import printed
+from tests.support.provision.printed import print_row
 from tests.support.provision.slurm_jobs import NOW, links
 
 
@@ -19,10 +19,10 @@ def look(store: Store, answer: str) -> dict[int, JobId]:
 
 @pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2", "20", "0"])
 def test_a_pending_array_with_a_mark_is_no_link(lab_store: Store, tasks: str) -> None:
-    assert look(lab_store, printed(ArrayTaskID=tasks)) == {}
+    assert look(lab_store, print_row(ArrayTaskID=tasks)) == {}
 
 
 def test_the_same_job_without_tasks_is_one(lab_store: Store) -> None:
-    assert look(lab_store, printed()) == {1: JobId(11)}
+    assert look(lab_store, print_row()) == {1: JobId(11)}
     (link,) = links(lab_store).values()
     assert (link.start, link.planned_start) == (None, NOW + 500)

@@ -1,5 +1,6 @@
 """Chains at risk: what of is said, and their hand-overs are held against nobody."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainState, Position, Presubmit
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
+from tests.support.paths import DATA
 from tests.support.provision.slurm_jobs import (
     CHAIN,
     HOUR,
@@ -227,16 +229,19 @@ def test_failures_are_not_fast_after_ten_minutes(store_of_50: Store) -> None:
     assert follow(store_of_50, *jobs, standby(6), now=NOW + 9000)[0] is ChainState.ACTIVE
 
 
-@pytest.mark.parametrize(
-    ("presubmit", "state"),
-    [(Presubmit.NEXT, ChainState.PAUSED), (Presubmit.ALL, ChainState.ACTIVE)],
-)
-def test_links_that_do_nothing_are_a_loop(
-    store_of_50: Store, presubmit: Presubmit, state: ChainState
+BRIEF_LINKS = json.loads((DATA / "brief-links-cases.json").read_text())["cases"]
+"""The carrier has this rule and these cases too (slurm_plugin/test_rules_in_two_languages.py)."""
+
+
+@pytest.mark.parametrize("case", BRIEF_LINKS, ids=lambda case: case["why"])
+def test_links_that_do_nothing_are_a_loop_as_in_the_cases(
+    store_of_50: Store, case: dict[str, Any]
 ) -> None:
-    register_50(store_of_50, presubmit=presubmit)
-    jobs = [run(i, JobState.COMPLETED, 2) for i in range(1, BLINKS + 1)]
-    assert follow(store_of_50, *jobs, standby(BLINKS + 1), now=NOW + 9000)[0] is state
+    register_50(store_of_50, presubmit=Presubmit(case["presubmit"]))
+    runs = enumerate(case["runs_s"], start=1)
+    jobs = [run(i, JobState.COMPLETED, run_s) for i, run_s in runs]
+    found = follow(store_of_50, *jobs, standby(len(jobs) + 1), now=NOW + 9000)
+    assert found[0] is (ChainState.PAUSED if case["pauses"] else ChainState.ACTIVE)
 
 
 def test_a_chain_that_has_run_its_total_is_finished_whatever_ended_its_last_link(

@@ -28,7 +28,7 @@ from mirage.domain.chain import ChainId, Style
 from mirage.domain.time_units import HOUR_S as HOUR
 from mirage.errors import ConfigError
 from mirage.service import notice_channels
-from tests.support.notify.receiver import receiving
+from tests.support.notify.receiver import run_receiver
 from tests.support.notify.smtp_server import Post, serving
 from tests.support.provision import slurm_jobs
 
@@ -302,7 +302,7 @@ def test_words_of_users_move_no_line(lab_store: Store) -> None:
 
 def test_a_webhook_gets_the_digest_as_json(lab_store: Store, tmp_path: Path) -> None:
     file = tmp_path / "url"
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         file.write_text(receiver.url("/secret-path"))
         file.chmod(0o600)
         site = Site(lab_store, NotifySettings(webhook_url_file=file))
@@ -348,7 +348,7 @@ def test_a_channel_that_is_configured_no_more_is_given_up(lab_store: Store) -> N
 
 
 def test_nobody_is_told_of_anything_unless_it_is_configured() -> None:
-    assert notice_channels.build_watch(NotifySettings()) is None
+    assert notice_channels.build_notice_recorder(NotifySettings()) is None
     assert notice_channels.build_senders(NotifySettings()) == {}
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from mirage.chains import lifecycle as chain_service
 from mirage.chains import link_sync as link_service
-from mirage.chains.notices.notices import Channel, NoticeEvent, Watch
+from mirage.chains.notices.notices import Channel, NoticeEvent, NoticeRecorder
 from mirage.database.chains import chains
 from mirage.database.schema.engine import Store
 from mirage.database.schema.tables import notices
@@ -16,15 +16,15 @@ from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_caus
 from mirage.domain.job import Job, JobId, JobState
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, ended, running, standby
 
-WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)
+RECORDER = NoticeRecorder(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)
 DAY = 86400
 
 
-def look(store: Store, *jobs: Job, now: int = NOW, watch: Watch = WATCH) -> None:
+def look(store: Store, *jobs: Job, now: int = NOW, recorder: NoticeRecorder = RECORDER) -> None:
     with store.begin() as tx:
         link_service.sync_links(tx, 1, jobs, now)
         chain_service.advance_chains(tx, 1, now)
-        watch.record_news(tx, 1, now)
+        recorder.record_news(tx, 1, now)
 
 
 def told(store: Store, channel: Channel = Channel.OWNER) -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ def at_risk(store: Store, of: ChainRisk | None) -> None:
     with store.begin() as tx:
         chain = chains.get_chain(tx, 1, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=of))
-        WATCH.record_news(tx, 1, NOW)
+        RECORDER.record_news(tx, 1, NOW)
 
 
 def done(index: int, end: int) -> Job:
@@ -106,12 +106,12 @@ def test_a_chain_that_waits_for_its_first_link_is_not_interrupted(chain_store: S
 
 def test_chains_of_before_notices_were_turned_on_are_no_news(chain_store: Store) -> None:
     late = NOW + 3 * DAY
-    look(chain_store, running(1), standby(2), watch=Watch(channels=()))
+    look(chain_store, running(1), standby(2), recorder=NoticeRecorder(channels=()))
     with chain_store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
         chain = chains.get_chain(tx, 1, CHAIN)
         chains.save_chain(tx, 1, replace(chain, at_risk=ChainRisk(of=Risk.NO_STANDBY, link=1)))
-        WATCH.record_news(tx, 1, late)
+        RECORDER.record_news(tx, 1, late)
     assert told(chain_store) == []
 
 
@@ -120,7 +120,7 @@ def test_a_chain_that_came_and_went_between_two_looks_is_told_of(chain_store: St
         chain = chains.get_chain(tx, 1, CHAIN)
         cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
-        WATCH.record_news(tx, 1, NOW)
+        RECORDER.record_news(tx, 1, NOW)
     assert told(chain_store) == [("ended", "the chain is failed: ended with link 1, FAILED")]
 
 
@@ -134,7 +134,7 @@ def test_a_change_that_is_rolled_back_leaves_no_notice(chain_store: Store) -> No
     with suppress(CrashError), chain_store.begin() as tx:
         link_service.sync_links(tx, 1, links, NOW)
         chain_service.advance_chains(tx, 1, NOW)
-        WATCH.record_news(tx, 1, NOW)
+        RECORDER.record_news(tx, 1, NOW)
         raise CrashError
     assert told(chain_store) == []
     look(chain_store, *links)

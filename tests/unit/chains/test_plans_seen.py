@@ -8,7 +8,7 @@ from mirage.database.chains import chains
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId, Link, Planner, Position
 from mirage.domain.job import JobState
-from tests.support.provision.printed import looked, printed
+from tests.support.provision.printed import follow_queue, print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, comment, ended_record, links, sync
 
 START = NOW - 600
@@ -19,13 +19,13 @@ PLAN = "afterany:11(unfulfilled)?after:11+{}(unfulfilled)"
 def runs(start: int = START, **cells: str) -> str:
     given = {"State": "RUNNING", "Reason": "None", "NodeList": "g1"}
     given |= {"StartTime": str(start), "EndTime": str(start + HOUR), "Comment": comment(1)}
-    return printed(**given | cells)
+    return print_row(**given | cells)
 
 
 def stands(dependency: str, **cells: str) -> str:
     given = {"JobID": "12", "Dependency": dependency, "Reason": "Dependency"}
     given |= {"EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A", "Comment": comment(2)}
-    return printed(**given | {"SubmitTime": str(START)} | cells)
+    return print_row(**given | {"SubmitTime": str(START)} | cells)
 
 
 def out(eligible: int, **cells: str) -> str:
@@ -39,7 +39,7 @@ def find_standby(store: Store) -> Link:
 
 
 def test_a_plan_is_read_where_squeue_shows_one(lab_store: Store) -> None:
-    looked(lab_store, runs() + stands(PLAN.format(45)))
+    follow_queue(lab_store, runs() + stands(PLAN.format(45)))
     found = find_standby(lab_store)
     assert (found.position, found.plan_min) == (Position.HELD, 45)
     assert (found.planned_release, found.planned_by) == (START + 45 * 60, Planner.LINK)
@@ -57,32 +57,32 @@ def test_a_plan_is_read_where_squeue_shows_one(lab_store: Store) -> None:
 def test_the_standbys_comment_tells_whose_plan_its_link_wrote(
     lab_store: Store, said: str, by: Planner
 ) -> None:
-    looked(lab_store, runs() + stands(PLAN.format(45), Comment=f"{said} mirage:{CHAIN}:2"))
+    follow_queue(lab_store, runs() + stands(PLAN.format(45), Comment=f"{said} mirage:{CHAIN}:2"))
     assert find_standby(lab_store).planned_by is by
 
 
 @pytest.mark.parametrize("users", ["afterok:7?after:11+5", "afterany:11?after:7+5", "rubbish"])
 def test_what_is_no_plan_of_ours_has_no_horizon(lab_store: Store, users: str) -> None:
-    looked(lab_store, runs() + stands(users))
+    follow_queue(lab_store, runs() + stands(users))
     assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_by) == (None, None)
 
 
 def test_of_a_predecessor_that_is_requeued_the_plan_stands_and_its_instant_is_not_known(
     lab_store: Store,
 ) -> None:
-    looked(lab_store, runs() + stands(PLAN.format(45)))
-    waits = printed(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
-    looked(lab_store, waits + stands(PLAN.format(45)), NOW + 60)
+    follow_queue(lab_store, runs() + stands(PLAN.format(45)))
+    waits = print_row(Comment=comment(1), SubmitTime=str(NOW), EligibleTime=str(NOW + 120))
+    follow_queue(lab_store, waits + stands(PLAN.format(45)), NOW + 60)
     assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_release) == (45, None)
     again = runs(NOW + 200, SubmitTime=str(NOW))
-    looked(lab_store, again + stands(PLAN.format(45)), NOW + 240)
+    follow_queue(lab_store, again + stands(PLAN.format(45)), NOW + 240)
     assert find_standby(lab_store).planned_release == NOW + 200 + 45 * 60  # it counts anew
     assert find_standby(lab_store).planned_by is Planner.LINK
 
 
 def planned_by(store: Store, by: Planner) -> None:
     """As after a move of the service, or a first look."""
-    looked(store, runs() + stands(PLAN.format(45)))
+    follow_queue(store, runs() + stands(PLAN.format(45)))
     with store.begin() as tx:
         found = chains.list_links(tx, 1, ChainId(CHAIN))[1]
         chains.save_link(tx, 1, replace(found, planned_by=by))
@@ -95,13 +95,13 @@ def test_a_plan_that_somebody_changed_or_took_away_is_theirs(
 ) -> None:
     planned_by(lab_store, by)
     for later in (60, 120):
-        looked(lab_store, runs() + stands(changed), NOW + later)
+        follow_queue(lab_store, runs() + stands(changed), NOW + later)
         assert find_standby(lab_store).planned_by is Planner.USER
 
 
 def test_the_running_link_may_plan_again(lab_store: Store) -> None:
     planned_by(lab_store, Planner.LINK)
-    looked(lab_store, runs() + stands(PLAN.format(50)), NOW + 60)
+    follow_queue(lab_store, runs() + stands(PLAN.format(50)), NOW + 60)
     assert (find_standby(lab_store).plan_min, find_standby(lab_store).planned_by) == (
         50,
         Planner.LINK,
@@ -112,14 +112,14 @@ def test_the_running_link_may_plan_again(lab_store: Store) -> None:
 def test_slurm_released_it_by_the_plan(lab_store: Store, by: Planner) -> None:
     planned_by(lab_store, by)
     due = START + 45 * 60
-    looked(lab_store, runs() + out(due + 22), due + 40)
+    follow_queue(lab_store, runs() + out(due + 22), due + 40)
     found = find_standby(lab_store)
     assert (found.position, found.freed_at, found.freed_by) == (Position.FREE, due + 22, by)
 
 
 def test_its_owner_let_it_go_before_the_plan_was_due(lab_store: Store) -> None:
     planned_by(lab_store, Planner.SERVICE)
-    looked(lab_store, runs() + out(NOW + 30), NOW + 60)
+    follow_queue(lab_store, runs() + out(NOW + 30), NOW + 60)
     assert (find_standby(lab_store).position, find_standby(lab_store).freed_at) == (
         Position.FREE,
         None,
@@ -129,15 +129,15 @@ def test_its_owner_let_it_go_before_the_plan_was_due(lab_store: Store) -> None:
 def test_what_became_eligible_at_its_predecessors_end_was_not_released(lab_store: Store) -> None:
     planned_by(lab_store, Planner.SERVICE)
     over = runs(State="COMPLETED", EndTime=str(NOW + 30))
-    looked(lab_store, over + out(NOW + 31), NOW + 60)
+    follow_queue(lab_store, over + out(NOW + 31), NOW + 60)
     assert find_standby(lab_store).freed_at is None
 
 
 def test_a_plan_that_happened_while_nobody_looked_is_the_links(lab_store: Store) -> None:
-    looked(lab_store, runs() + stands("afterany:11(unfulfilled)"))
+    follow_queue(lab_store, runs() + stands("afterany:11(unfulfilled)"))
     eligible = NOW + 2000
     started = out(eligible, State="RUNNING", StartTime=str(eligible + 60), EndTime=str(END + HOUR))
-    looked(lab_store, runs() + started, eligible + 300)
+    follow_queue(lab_store, runs() + started, eligible + 300)
     assert (find_standby(lab_store).freed_at, find_standby(lab_store).freed_by) == (
         eligible,
         Planner.LINK,
@@ -145,8 +145,8 @@ def test_a_plan_that_happened_while_nobody_looked_is_the_links(lab_store: Store)
 
 
 def test_a_dependency_that_was_cleared_by_hand_in_sight_is_no_release(lab_store: Store) -> None:
-    looked(lab_store, runs() + stands("afterany:11(unfulfilled)"))
-    looked(lab_store, runs() + out(NOW + 30), NOW + 60)
+    follow_queue(lab_store, runs() + stands("afterany:11(unfulfilled)"))
+    follow_queue(lab_store, runs() + out(NOW + 30), NOW + 60)
     assert find_standby(lab_store).freed_at is None
 
 

@@ -7,12 +7,12 @@ from mirage.chains.link_risks import get_advice
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.chain_cause import Risk
-from tests.support.provision.printed import looked, printed
+from tests.support.provision.printed import follow_queue, print_row
 from tests.support.provision.slurm_jobs import CHAIN, NOW, chain, links
 
 
 def second(state: str, reason: str, submit: int) -> str:
-    return printed(
+    return print_row(
         JobID="12",
         State=state,
         Reason=reason,
@@ -24,7 +24,7 @@ def second(state: str, reason: str, submit: int) -> str:
     )
 
 
-THIRD = printed(
+THIRD = print_row(
     JobID="13",
     Reason="Dependency",
     StartTime="N/A",
@@ -41,11 +41,11 @@ THIRD = printed(
 def test_a_predecessor_that_an_expedited_requeue_left_held_is_told(
     lab_store: Store, reason: str, word: str
 ) -> None:
-    looked(lab_store, second("RUNNING", "None", NOW - 600) + THIRD)
-    looked(lab_store, second("EXPEDITING", "None", NOW + 30) + THIRD, NOW + 60)
+    follow_queue(lab_store, second("RUNNING", "None", NOW - 600) + THIRD)
+    follow_queue(lab_store, second("EXPEDITING", "None", NOW + 30) + THIRD, NOW + 60)
     assert links(lab_store)[2].state is LinkState.PENDING
     for later in (120, 180):
-        looked(lab_store, second("REQUEUE_HOLD", reason, NOW + 30) + THIRD, NOW + later)
+        follow_queue(lab_store, second("REQUEUE_HOLD", reason, NOW + 30) + THIRD, NOW + later)
     found = chain(lab_store)
     assert found.state is ChainState.ACTIVE
     assert found.at_risk is not None

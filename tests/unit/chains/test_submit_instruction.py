@@ -21,7 +21,7 @@ from mirage.domain.decision import Action, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import IllegalTransition
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import (
@@ -40,7 +40,7 @@ from tests.support.provision.slurm_jobs import (
 )
 
 TICK_S = 60
-RULES = Rules(policy=Always, default="always")
+SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 
 
 @pytest.fixture
@@ -53,14 +53,16 @@ def register_three(store: Store, mode: ChainMode = ChainMode.SUBMIT, **more: Any
     register(store, links=3, mode=mode, now=NOW - HOUR, **more)
 
 
-def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Written:
+def tick(
+    store: Store, *jobs: Job, now: int = NOW, settings: DecisionSettings = SETTINGS
+) -> Written:
     cluster = Written(*jobs, now=now)
     queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now)
         reconcile_intentions(tx, 1, now)
         chain_service.advance_chains(tx, 1, now)
-    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), settings)
     return cluster
 
 

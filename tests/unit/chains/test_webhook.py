@@ -10,7 +10,7 @@ import pytest
 from mirage.chains.notices.channels import webhook
 from mirage.chains.notices.channels.webhook import Webhook
 from mirage.errors import DeliveryError
-from tests.support.notify.receiver import Receiver, receiving
+from tests.support.notify.receiver import Receiver, run_receiver
 
 KEY = "key-of-both"
 NOW = 1_800_000_000
@@ -26,7 +26,7 @@ def of(tmp_path: Path, url: str, key: str = "") -> Webhook:
 
 
 def test_a_digest_arrives_signed(tmp_path: Path) -> None:
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         of(tmp_path, receiver.url(), KEY).send({"text": "x"}, delivery="1-7", now=NOW)
     (call,) = receiver.calls
     assert json.loads(call.body) == {"text": "x"}
@@ -37,13 +37,13 @@ def test_a_digest_arrives_signed(tmp_path: Path) -> None:
 
 
 def test_without_a_key_nothing_is_signed(tmp_path: Path) -> None:
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         of(tmp_path, receiver.url()).send({}, delivery="1-7", now=NOW)
     assert webhook.SIGNATURE not in receiver.calls[0].headers
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    with receiving() as elsewhere, receiving() as receiver:
+    with run_receiver() as elsewhere, run_receiver() as receiver:
         receiver.status, receiver.location = 307, elsewhere.url()
         with pytest.raises(DeliveryError, match="the answer was 307"):
             of(tmp_path, receiver.url()).send({}, delivery="1", now=NOW)
@@ -51,7 +51,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_neither_key_nor_path_is_in_an_error(tmp_path: Path) -> None:
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         receiver.status = 500
         hook = of(tmp_path, receiver.url("/services/T0/secret-path"), KEY)
         with pytest.raises(DeliveryError) as failed:

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from mirage.database.access import idempotency
-from mirage.database.access.idempotency import KEEP_S, OF_ONE
+from mirage.database.access.idempotency import KEEP_S, MOST_KEYS_PER_USER
 from mirage.database.schema.engine import Store, Transaction
 
 DIGEST = "sha256:abc"
@@ -15,7 +15,7 @@ def claimed(tx: Transaction, key: str = "key", *, now: int, uid: int = 1000) -> 
 
 def known(tx: Transaction, uid: int, *, now: int) -> int:
     """How many of a user's keys stand for something."""
-    keys = ["key", *map(str, range(3 * OF_ONE))]
+    keys = ["key", *map(str, range(3 * MOST_KEYS_PER_USER))]
     return sum(idempotency.find_fingerprint(tx, 1, uid, key, now=now) is not None for key in keys)
 
 
@@ -45,23 +45,26 @@ def test_it_is_forgotten_after_a_day(store: Store) -> None:
 def test_of_one_user_the_newest_are_kept(store: Store) -> None:
     with store.begin() as tx:
         claimed(tx, uid=1001, now=0)
-        for number in range(2 * OF_ONE):
+        for number in range(2 * MOST_KEYS_PER_USER):
             assert claimed(tx, str(number), now=number)
-        assert known(tx, 1000, now=2 * OF_ONE) == OF_ONE
+        assert known(tx, 1000, now=2 * MOST_KEYS_PER_USER) == MOST_KEYS_PER_USER
         assert (
-            idempotency.find_fingerprint(tx, 1, 1000, str(2 * OF_ONE - 1), now=2 * OF_ONE) == DIGEST
+            idempotency.find_fingerprint(
+                tx, 1, 1000, str(2 * MOST_KEYS_PER_USER - 1), now=2 * MOST_KEYS_PER_USER
+            )
+            == DIGEST
         )
-        assert idempotency.find_fingerprint(tx, 1, 1001, "key", now=2 * OF_ONE) == DIGEST, (
-            "no other loses any"
-        )
+        assert (
+            idempotency.find_fingerprint(tx, 1, 1001, "key", now=2 * MOST_KEYS_PER_USER) == DIGEST
+        ), "no other loses any"
 
 
 def test_a_repeat_of_the_oldest_takes_no_room(store: Store) -> None:
     with store.begin() as tx:
-        for number in range(OF_ONE):
+        for number in range(MOST_KEYS_PER_USER):
             claimed(tx, str(number), now=number)
-        assert not claimed(tx, "0", now=OF_ONE)
-        assert known(tx, 1000, now=OF_ONE) == OF_ONE
+        assert not claimed(tx, "0", now=MOST_KEYS_PER_USER)
+        assert known(tx, 1000, now=MOST_KEYS_PER_USER) == MOST_KEYS_PER_USER
 
 
 def test_those_that_are_over_go_in_the_hourly_tidying(store: Store) -> None:
@@ -76,7 +79,7 @@ def test_those_that_are_over_go_in_the_hourly_tidying(store: Store) -> None:
 def test_many_at_once_of_one_user_are_no_circle(store: Store) -> None:
     """Each takes away the oldest for its own: nobody waits for another for ever."""
     with store.begin() as tx:
-        for number in range(OF_ONE):
+        for number in range(MOST_KEYS_PER_USER):
             claimed(tx, str(number), now=number)
 
     def claim(number: int) -> bool:
@@ -84,7 +87,7 @@ def test_many_at_once_of_one_user_are_no_circle(store: Store) -> None:
             return claimed(tx, str(number), now=number)
 
     with ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(claim, range(OF_ONE, 2 * OF_ONE)))
+        assert all(pool.map(claim, range(MOST_KEYS_PER_USER, 2 * MOST_KEYS_PER_USER)))
     with store.begin() as tx:
-        claimed(tx, now=3 * OF_ONE)
-        assert known(tx, 1000, now=3 * OF_ONE) == OF_ONE
+        claimed(tx, now=3 * MOST_KEYS_PER_USER)
+        assert known(tx, 1000, now=3 * MOST_KEYS_PER_USER) == MOST_KEYS_PER_USER

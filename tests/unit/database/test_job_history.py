@@ -1,7 +1,6 @@
 """The job history: merging, waits, pages."""
 
 import threading
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -14,6 +13,7 @@ from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
+from tests.support.jobs import change_job, make_job
 
 _names = count()
 
@@ -21,7 +21,7 @@ words = st.text(alphabet="ab%_'\"é\\ ", max_size=3)
 instants = st.integers(min_value=1, max_value=5)
 maybe = st.one_of(st.none(), instants)
 records = st.builds(
-    Job,
+    make_job,
     job_id=st.integers(min_value=1, max_value=3).map(JobId),
     submit=st.integers(min_value=1, max_value=2),
     state=st.sampled_from(JobState),
@@ -68,7 +68,7 @@ def put(store: Store, cluster_id: int, *records: Job) -> MergeCounts:
 
 
 def test_record_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
-    full = replace(
+    full = change_job(
         DONE,
         account="physics",
         qos="normal",
@@ -109,7 +109,7 @@ def test_ingesting_twice_changes_nothing(
 )
 @given(known=records, news=records)
 def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
-    news = replace(news, job_id=known.job_id, submit=known.submit)
+    news = change_job(news, job_id=known.job_id, submit=known.submit)
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, f"c{next(_names)}")
         job_history.upsert_jobs(tx, cluster_id, [known])
@@ -123,24 +123,24 @@ def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
 
 def test_one_that_was_seen_to_run_has_run(store: Store, cluster_id: int) -> None:
     """Cancelled in its first second, by an answer that names no nodes."""
-    seen = replace(DONE, state=JobState.CONFIGURING, start=1, end=None, node_list="")
+    seen = change_job(DONE, state=JobState.CONFIGURING, start=1, end=None, node_list="")
     put(store, cluster_id, seen)
-    put(store, cluster_id, replace(seen, state=JobState.CANCELLED, start=1, end=1))
+    put(store, cluster_id, change_job(seen, state=JobState.CANCELLED, start=1, end=1))
     (found,) = stored(store, cluster_id)
     assert (found.start, found.end, found.cancelled_at) == (1, 1, None)
-    put(store, cluster_id, replace(seen, state=JobState.CANCELLED, start=None, end=1))
+    put(store, cluster_id, change_job(seen, state=JobState.CANCELLED, start=None, end=1))
     assert stored(store, cluster_id) == [found]
 
 
 def test_later_record_fills_what_was_unknown(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, replace(DONE, uid=None, exit_code=""))
+    put(store, cluster_id, change_job(DONE, uid=None, exit_code=""))
     assert put(store, cluster_id, DONE) == MergeCounts(read=1, updated=1)
     assert stored(store, cluster_id) == [DONE]
 
 
 def test_later_record_does_not_blank_what_was_known(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, DONE)
-    poorer = replace(DONE, uid=None, exit_code="", time_limit_s=None, nodes=0, gpus=0)
+    poorer = change_job(DONE, uid=None, exit_code="", time_limit_s=None, nodes=0, gpus=0)
     assert put(store, cluster_id, poorer) == MergeCounts(read=1, unchanged=1)
     assert stored(store, cluster_id) == [DONE]
 
@@ -148,59 +148,59 @@ def test_later_record_does_not_blank_what_was_known(store: Store, cluster_id: in
 def test_gpus_that_are_not_known_stay_so_until_a_record_has_their_number(
     store: Store, cluster_id: int
 ) -> None:
-    unknown = replace(DONE, gpus=None)
+    unknown = change_job(DONE, gpus=None)
     put(store, cluster_id, unknown)
-    assert put(store, cluster_id, replace(DONE, gpus=0)) == MergeCounts(read=1, unchanged=1)
+    assert put(store, cluster_id, change_job(DONE, gpus=0)) == MergeCounts(read=1, unchanged=1)
     assert stored(store, cluster_id) == [unknown], "not known is not 0"
-    put(store, cluster_id, replace(DONE, state=JobState.RUNNING, end=None, gpus=3))
-    assert stored(store, cluster_id) == [replace(DONE, gpus=3)]
+    put(store, cluster_id, change_job(DONE, state=JobState.RUNNING, end=None, gpus=3))
+    assert stored(store, cluster_id) == [change_job(DONE, gpus=3)]
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.PENDING, JobState.UNKNOWN])
 def test_ended_record_is_not_turned_back(store: Store, cluster_id: int, state: JobState) -> None:
     put(store, cluster_id, DONE)
-    older = replace(DONE, state=state, end=None, user="bob")
+    older = change_job(DONE, state=state, end=None, user="bob")
     assert put(store, cluster_id, older) == MergeCounts(read=1, unchanged=1)
     assert stored(store, cluster_id) == [DONE]
 
 
 def test_older_record_fills_what_the_ended_one_did_not_know(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, DONE)
-    put(store, cluster_id, replace(DONE, state=JobState.PENDING, reason="Priority", end=None))
-    assert stored(store, cluster_id) == [replace(DONE, reason="Priority")]
+    put(store, cluster_id, change_job(DONE, state=JobState.PENDING, reason="Priority", end=None))
+    assert stored(store, cluster_id) == [change_job(DONE, reason="Priority")]
 
 
 def test_job_goes_from_waiting_over_running_to_ended(store: Store, cluster_id: int) -> None:
-    pending = replace(DONE, state=JobState.PENDING, priority=1, start=None, end=None)
+    pending = change_job(DONE, state=JobState.PENDING, priority=1, start=None, end=None)
     assert put(store, cluster_id, pending).added == 1
-    assert put(store, cluster_id, replace(pending, priority=2)).updated == 1
-    running = replace(pending, state=JobState.RUNNING, priority=2, start=200)
+    assert put(store, cluster_id, change_job(pending, priority=2)).updated == 1
+    running = change_job(pending, state=JobState.RUNNING, priority=2, start=200)
     assert put(store, cluster_id, running).updated == 1
     assert put(store, cluster_id, DONE).updated == 1
-    assert stored(store, cluster_id) == [replace(DONE, priority=2)]
+    assert stored(store, cluster_id) == [change_job(DONE, priority=2)]
 
 
 def test_plans_are_not_history(store: Store, cluster_id: int) -> None:
-    pending = replace(DONE, job_id=JobId(1), state=JobState.PENDING)
-    running = replace(DONE, job_id=JobId(2), state=JobState.RUNNING)
+    pending = change_job(DONE, job_id=JobId(1), state=JobState.PENDING)
+    running = change_job(DONE, job_id=JobId(2), state=JobState.RUNNING)
     put(store, cluster_id, pending, running)
     assert stored(store, cluster_id) == [
-        replace(running, expected_end=None),
-        replace(pending, planned_start=None),
+        change_job(running, expected_end=None),
+        change_job(pending, planned_start=None),
     ]
 
 
 def test_a_requeued_run_is_history_beside_the_run_that_follows(
     store: Store, cluster_id: int
 ) -> None:
-    requeued = replace(DONE, state=JobState.REQUEUED)
-    waiting = replace(DONE, submit=301, state=JobState.PENDING, start=None, end=None)
+    requeued = change_job(DONE, state=JobState.REQUEUED)
+    waiting = change_job(DONE, submit=301, state=JobState.PENDING, start=None, end=None)
     put(store, cluster_id, requeued, waiting)
     assert stored(store, cluster_id) == [waiting, requeued]
 
 
 def test_reused_job_id_is_another_job(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, DONE, replace(DONE, submit=900, start=950, end=960))
+    put(store, cluster_id, DONE, change_job(DONE, submit=900, start=950, end=960))
     assert len(stored(store, cluster_id)) == 2
 
 
@@ -214,14 +214,14 @@ def test_clusters_do_not_mix(store: Store, cluster_id: int) -> None:
 
 
 def test_more_records_than_one_chunk(store: Store, cluster_id: int) -> None:
-    many = [replace(DONE, job_id=JobId(i)) for i in range(6_001)]
+    many = [change_job(DONE, job_id=JobId(i)) for i in range(6_001)]
     assert put(store, cluster_id, *many) == MergeCounts(read=6_001, added=6_001)
-    changed = [replace(j, end=400) for j in many[::2]]
+    changed = [change_job(j, end=400) for j in many[::2]]
     assert put(store, cluster_id, *changed) == MergeCounts(read=3_001, updated=3_001)
 
 
 def test_two_ingests_at_once_add_each_job_once(store: Store, cluster_id: int) -> None:
-    many = [replace(DONE, job_id=JobId(i)) for i in range(500)]
+    many = [change_job(DONE, job_id=JobId(i)) for i in range(500)]
     counts: list[MergeCounts] = []
 
     def ingest(records: list[Job]) -> None:
@@ -240,11 +240,11 @@ def test_waits_are_of_the_last_started_oldest_first(store: Store, cluster_id: in
     put(
         store,
         cluster_id,
-        replace(DONE, job_id=JobId(1), eligible=None),
-        replace(DONE, job_id=JobId(2), start=250, time_limit_s=None),
-        replace(DONE, job_id=JobId(3), start=260, eligible=50, partition="cpu"),
-        replace(DONE, job_id=JobId(4), start=270, eligible=280),
-        replace(DONE, job_id=JobId(5), start=271),
+        change_job(DONE, job_id=JobId(1), eligible=None),
+        change_job(DONE, job_id=JobId(2), start=250, time_limit_s=None),
+        change_job(DONE, job_id=JobId(3), start=260, eligible=50, partition="cpu"),
+        change_job(DONE, job_id=JobId(4), start=270, eligible=280),
+        change_job(DONE, job_id=JobId(5), start=271),
     )
     with store.read() as tx:
         of_gpu = job_history.read_waits(tx, cluster_id, "gpu", before=270, last=3)
@@ -263,17 +263,17 @@ def test_waits_leave_out_what_never_started(store: Store, cluster_id: int) -> No
     put(
         store,
         cluster_id,
-        replace(DONE, job_id=JobId(1), state=JobState.PENDING),
-        replace(DONE, job_id=JobId(2), state=JobState.CANCELLED, start=250, end=250),
-        replace(DONE, job_id=JobId(3), state=JobState.CANCELLED, start=None, end=250),
+        change_job(DONE, job_id=JobId(1), state=JobState.PENDING),
+        change_job(DONE, job_id=JobId(2), state=JobState.CANCELLED, start=250, end=250),
+        change_job(DONE, job_id=JobId(3), state=JobState.CANCELLED, start=None, end=250),
     )
     with store.read() as tx:
         assert len(job_history.read_waits(tx, cluster_id, before=1000, last=100)) == 0
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, *(replace(DONE, job_id=JobId(i)) for i in range(1, 6)))
-    put(store, cluster_id, replace(DONE, job_id=JobId(3), submit=50))
+    put(store, cluster_id, *(change_job(DONE, job_id=JobId(i)) for i in range(1, 6)))
+    put(store, cluster_id, change_job(DONE, job_id=JobId(3), submit=50))
     seen: list[tuple[int, int]] = []
     with store.read() as tx:
         while found := job_history.list_jobs(

@@ -19,7 +19,9 @@ from tests.support.chains import make_link
 OVER = Chain(
     chain_id=ChainId("overover"), uid=1, user="alice", state=ChainState.FAILED, created_at=100
 )
-EVENTS = EventFilter(words=("registered",), beginnings=("free: ", "asked: "), of_owners="asked: ")
+EVENTS = EventFilter(
+    words=("registered",), beginnings=("free: ", "asked: "), owner_beginning="asked: "
+)
 
 
 def wrote(tx: Transaction, cluster_id: int, event: str, **more: Any) -> None:

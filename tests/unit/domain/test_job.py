@@ -105,7 +105,7 @@ def test_one_that_completed_ran_whenever_that_began() -> None:
 
 def test_a_job_that_was_cancelled_while_it_waited_has_no_wait() -> None:
     """The first disagreement of house.md 4."""
-    job = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED)
+    job = make_job(submit=100, start=5000, end=5000, state=JobState.CANCELLED)
     assert (job.start, job.cancelled_at, job.wait_s) == (None, 5000, None)
 
 

@@ -70,7 +70,7 @@ def test_an_end_that_was_told_is_not_missed(lab_store: Store) -> None:
     look(lab_store, running(1), standby(2))
     push(lab_store, 11, NOW + 20)
     over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20)
-    assert look(lab_store, over, standby(2), now=NOW + 120).missed is None
+    assert look(lab_store, over, standby(2), now=NOW + 120).last_missed is None
 
 
 @pytest.mark.parametrize(("late_s", "missed"), [(ON_ITS_WAY_S, True), (ON_ITS_WAY_S - 1, False)])
@@ -81,7 +81,7 @@ def test_an_end_that_nobody_told_of_means_that_pushes_do_not_get_through(
     push(lab_store, 999, NOW + 1)
     at = NOW + 20 + late_s
     found = look(lab_store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20), standby(2), now=at)
-    assert found.missed == (at if missed else None)
+    assert found.last_missed == (at if missed else None)
 
 
 def test_where_nothing_was_ever_pushed_nothing_is_missed(lab_store: Store) -> None:

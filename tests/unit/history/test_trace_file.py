@@ -113,7 +113,7 @@ def test_what_a_user_wrote_into_a_name_takes_no_row_from_another_user(tmp_path: 
     trace = open_trace(write(tmp_path / "dump", "\n".join([header, alices, bobs, ""])))
     found = [(job.job_id, job.user, job.nodes) for job in read_jobs(trace)]
     assert found == [(1, "alice", 1), (2, "bob", 1)]
-    assert trace.tally.refused == {trace_file.ANOTHERS: 1}
+    assert trace.tally.refused == {trace_file.OTHER_USER: 1}
 
 
 def test_a_job_id_used_again_after_a_purge_is_another_job(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.policies.rules.overlap_bound import bound_overlap, compute_max_lead_s
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from tests.support.policies.views import view
 from tests.support.provision import slurm_jobs
@@ -125,5 +125,11 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
             )
             link_sync.sync_links(tx, 1, shown, now)
         snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=())
-        provision_handovers(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
+        provision_handovers(
+            store,
+            cluster,
+            1,
+            snapshot,
+            DecisionSettings(get_policy=Always, default_policy="always"),
+        )
     assert cluster.moves == told

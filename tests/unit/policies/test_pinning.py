@@ -48,16 +48,16 @@ def test_one_that_is_free_is_left_alone(rule: Policy) -> None:
 
 
 def test_where_it_may_not_be_pinned_the_other_rule_decides() -> None:
-    assert PinThenFree(otherwise=AtOnce()).decide(view(HOUR)).action is Action.FREE
-    assert PinThenFree(otherwise=Reactive()).decide(view(HOUR)).action is Action.WAIT
+    assert PinThenFree(fallback=AtOnce()).decide(view(HOUR)).action is Action.FREE
+    assert PinThenFree(fallback=Reactive()).decide(view(HOUR)).action is Action.WAIT
     assert Pin().decide(view(HOUR)).action is Action.WAIT
 
 
 def test_off_nodes_that_are_no_longer_good_it_is_held_or_free() -> None:
     gone = pinned(HOUR, 0, can_pin=False)
     assert Pin().decide(gone).action is Action.HOLD
-    assert PinThenFree(otherwise=Reactive()).decide(gone).action is Action.HOLD
-    assert PinThenFree(otherwise=AtOnce()).decide(gone).action is Action.FREE
+    assert PinThenFree(fallback=Reactive()).decide(gone).action is Action.HOLD
+    assert PinThenFree(fallback=AtOnce()).decide(gone).action is Action.FREE
 
 
 def test_the_answer_carries_the_name_that_was_asked() -> None:

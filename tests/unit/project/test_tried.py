@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.slurm.text.releases import TRIED, format_release
+from mirage.slurm.text.releases import TESTED_RELEASES, format_release
 from tests import tried
 
 
@@ -17,7 +17,7 @@ def test_the_pages_have_the_table_of_what_was_recorded(page: Path) -> None:
 
 
 def test_doctor_knows_the_releases_that_were_tried() -> None:
-    assert [format_release(release) for release in TRIED] == [
+    assert [format_release(release) for release in TESTED_RELEASES] == [
         one["slurm"] for one in tried.records()
     ]
 

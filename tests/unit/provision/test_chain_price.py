@@ -156,7 +156,7 @@ def test_links_work_out_the_same_price(
     rows = [(1, limit_s, wait) for wait in seconds]
     alike = own.forecast_like_jobs(rows, 1, limit_s, own.PRICE, own.LAST_SWITCHING)
     known_s = own.START_UP_S if start_up_s is None else start_up_s
-    theirs = own.choose_lead(alike, limit_s, known_s, own.Wanted("switch")).price
+    theirs = own.choose_lead(alike, limit_s, known_s, own.Wishes("switch")).price
     jobs = waited(*seconds)
     jobs.time_limit_s[:] = limit_s
     links = (

@@ -18,7 +18,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.provision.control.demotions import ACTS_AGAIN, DEMOTED
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import HOUR, NOW, Written, job, read_mode, running
@@ -45,7 +45,7 @@ class Frees(Always):
         super().__init__(name, SOON)
 
 
-RULES = Rules(policy=Frees, default="always", limits=LIMITS)
+SETTINGS = DecisionSettings(get_policy=Frees, default_policy="always", limits=LIMITS)
 
 
 class Looks:
@@ -57,12 +57,12 @@ class Looks:
     def tick(self, at: int) -> list[JobId]:
         """Return the standbys that were moved."""
         self.cluster.at = at
-        self.cluster.shown = [one for shown in self.shown.values() for one in shown]
+        self.cluster.jobs = [one for shown in self.shown.values() for one in shown]
         self.cluster.moves.clear()
         queue = self.cluster.fetch_queue()
         with self.store.begin() as tx:
             link_sync.sync_links(tx, 1, link_sync.list_marked_jobs(queue), at)
-        provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
+        provision_handovers(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), SETTINGS)
         return [standby for _, standby, _ in self.cluster.moves]
 
     def show(self, number: int, at: int, uid: int, **fields: Any) -> None:
@@ -250,14 +250,14 @@ def test_only_the_default_policys_errors_demote(looks: Looks) -> None:
             return replace(super().decide(view), policy="another")
 
     looks.cluster.moves.clear()
-    rules, now = replace(RULES, policy=Another), NOW
+    settings, now = replace(SETTINGS, get_policy=Another), NOW
     for number in range(1, 6):
         looks.show(number, NOW, BOB)
-    looks.cluster.shown = [one for shown in looks.shown.values() for one in shown]
+    looks.cluster.jobs = [one for shown in looks.shown.values() for one in shown]
     queue = looks.cluster.fetch_queue()
     with looks.store.begin() as tx:
         link_sync.sync_links(tx, 1, link_sync.list_marked_jobs(queue), NOW)
-    provision_handovers(looks.store, looks.cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    provision_handovers(looks.store, looks.cluster, 1, Snapshot(queue=queue, nodes=()), settings)
     assert len(looks.cluster.moves) == 5
     for number in range(1, 6):
         looks.start(number, now + DAY, now, BOB)

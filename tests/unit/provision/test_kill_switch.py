@@ -72,7 +72,7 @@ def test_a_mode_that_was_set_since_is_not_acted_over(scene: Scene) -> None:
 def test_a_file_pulls_and_its_going_releases(scene: Scene, tmp_path: Path) -> None:
     file = tmp_path / "shadow"
     scene.worker = Worker(
-        scene.store, scene.cluster, scene.cluster_id, rules=scene.rules, kill_file=file
+        scene.store, scene.cluster, scene.cluster_id, settings=scene.settings, kill_file=file
     )
     file.touch()
     scene.tick()

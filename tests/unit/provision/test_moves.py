@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.provision.control.limits import Limits
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import (
@@ -32,15 +32,15 @@ from tests.support.provision.slurm_jobs import (
 )
 from tests.support.slurm.printed_jobs import reread_queue_job
 
-RULES = Rules(policy=Always, default="always")
+SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 
 
-def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
+def tick(store: Store, cluster: Written, settings: DecisionSettings = SETTINGS) -> None:
     queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), queue.taken_at)
         reconcile_intentions(tx, 1, queue.taken_at)
-    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
+    provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), settings)
 
 
 def freed(store: Store, *shown: Job) -> Written:
@@ -48,7 +48,7 @@ def freed(store: Store, *shown: Job) -> Written:
     cluster = Written(running(1), standby(2))
     tick(store, cluster)
     cluster.moves.clear()
-    cluster.shown, cluster.at = list(shown), NOW + 60
+    cluster.jobs, cluster.at = list(shown), NOW + 60
     return cluster
 
 
@@ -71,7 +71,7 @@ def test_no_third_link_is_freed_while_two_run(acting_store: Store) -> None:
     assert cluster.moves == []
     row = find_last_decision(acting_store, 3)
     assert (row.action, row.reason) == (Action.WAIT, "link 1 still runs: one hand-over at a time")
-    cluster.shown[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
+    cluster.jobs[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
     cluster.at = NOW + 60
     tick(acting_store, cluster)
     assert cluster.moves == [("free", 13, "")]
@@ -96,7 +96,7 @@ def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) ->
     row = find_last_decision(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "suspended" in row.reason
-    cluster.shown[0] = running(1)
+    cluster.jobs[0] = running(1)
     cluster.at = NOW + 60
     tick(acting_store, cluster)
     assert cluster.moves == [("free", 12, "")]
@@ -118,8 +118,8 @@ def test_a_standby_that_the_queue_does_not_show_is_not_moved(acting_store: Store
     """Its user's own dependencies are not known: freeing it would clear them."""
     cluster = Written(running(1), standby(2, dependency="afterany:11,afterok:7"))
     with acting_store.begin() as tx:
-        link_service.sync_links(tx, 1, cluster.shown, NOW)
-    cluster.shown = [running(1)]
+        link_service.sync_links(tx, 1, cluster.jobs, NOW)
+    cluster.jobs = [running(1)]
     tick(acting_store, cluster)
     assert cluster.moves == []
 
@@ -127,11 +127,11 @@ def test_a_standby_that_the_queue_does_not_show_is_not_moved(acting_store: Store
 def test_a_pinned_standby_is_unpinned_when_freed(acting_store: Store) -> None:
     cluster = Written(running(1), standby(2))
     with acting_store.begin() as tx:
-        link_service.sync_links(tx, 1, cluster.shown, NOW)
+        link_service.sync_links(tx, 1, cluster.jobs, NOW)
     with acting_store.begin() as tx:
         chains.save_link(tx, 1, replace(links(acting_store)[2], position=Position.PINNED))
     queue = cluster.fetch_queue()
-    provision_handovers(acting_store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
+    provision_handovers(acting_store, cluster, 1, Snapshot(queue=queue, nodes=()), SETTINGS)
     assert cluster.moves == [("unpin", 12, "")]
 
 
@@ -158,16 +158,16 @@ def test_a_standby_that_its_user_freed_is_not_held(acting_store: Store) -> None:
 def test_nothing_is_held_behind_a_job_that_slurm_has_forgotten(acting_store: Store) -> None:
     """Such a dependency counts as met: the update would free the standby."""
     cluster = freed(acting_store, job(1, submit=NOW + 30), job(2))
-    cluster.trouble["hold"] = ClusterUnavailable("no answer")
+    cluster.errors["hold"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
-    cluster.shown, cluster.at = [job(2)], NOW + 120
+    cluster.jobs, cluster.at = [job(2)], NOW + 120
     tick(acting_store, cluster)
     assert [name for name, _, _ in cluster.moves] == ["hold"]
 
 
 def test_a_refused_hold_is_not_repeated_at_every_tick(acting_store: Store) -> None:
     cluster = freed(acting_store, job(1, submit=NOW + 30), job(2))
-    cluster.trouble["hold"] = ClusterRefused("no")
+    cluster.errors["hold"] = ClusterRefused("no")
     for _ in range(3):
         tick(acting_store, cluster)
         cluster.at += 60
@@ -176,9 +176,9 @@ def test_a_refused_hold_is_not_repeated_at_every_tick(acting_store: Store) -> No
 
 def test_an_intention_for_a_standby_since_replaced_has_failed(acting_store: Store) -> None:
     cluster = Written(running(1), standby(2))
-    cluster.trouble["free"] = ClusterUnavailable("no answer")
+    cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
-    cluster.shown = [running(1), job(2, job_id=JobId(70), submit=NOW + 10)]
+    cluster.jobs = [running(1), job(2, job_id=JobId(70), submit=NOW + 10)]
     cluster.at += 60
     tick(acting_store, cluster)
     with acting_store.read() as tx:
@@ -194,8 +194,8 @@ def pair(number: int, **fields: Any) -> list[Job]:
     return [first, job(2, job_id=JobId(base + 1), **given)]
 
 
-def within(node_h: float) -> Rules:
-    return replace(RULES, limits=Limits(account_overlap_node_h=node_h))
+def within(node_h: float) -> DecisionSettings:
+    return replace(SETTINGS, limits=Limits(account_overlap_node_h=node_h))
 
 
 def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store: Store) -> None:
@@ -211,7 +211,7 @@ def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> 
     tick(acting_store, cluster)
     cluster.moves.clear()
     beside = running(2, job_id=second.job_id, comment=second.comment)
-    cluster.shown = [first, beside, *pair(2)]
+    cluster.jobs = [first, beside, *pair(2)]
     tick(acting_store, cluster, within(1.5))
     assert cluster.moves == []
     tick(acting_store, cluster, within(2.0))
@@ -223,7 +223,7 @@ def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) 
     cluster = Written(first, running(2, job_id=second.job_id, comment=second.comment))
     tick(acting_store, cluster)
     over = reread_queue_job(first, state=JobState.COMPLETED, end=NOW + 1800)
-    cluster.shown, cluster.at = [over, *cluster.shown[1:], *pair(2, start=NOW + 1740)], NOW + 1800
+    cluster.jobs, cluster.at = [over, *cluster.jobs[1:], *pair(2, start=NOW + 1740)], NOW + 1800
     tick(acting_store, cluster, within(1.4))
     assert cluster.moves == []
     tick(acting_store, cluster, within(1.6))
@@ -232,10 +232,10 @@ def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) 
 
 def test_a_silent_slurm_is_not_asked_for_the_other_moves_of_the_tick(acting_store: Store) -> None:
     cluster = Written(*pair(1), *pair(2))
-    cluster.trouble["free"] = ClusterUnavailable("no answer")
+    cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
     assert len(cluster.moves) == 1
-    del cluster.trouble["free"]
+    del cluster.errors["free"]
     cluster.at += 60
     tick(acting_store, cluster)
     assert [standby for _, standby, _ in cluster.moves[1:]] == [101, 201]
@@ -247,10 +247,10 @@ def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
 ) -> None:
     """Nobody answered, the predecessor has ended since, and the standby still waits."""
     cluster = Written(running(1), standby(2))
-    cluster.trouble["free"] = ClusterUnavailable("no answer")
+    cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
     first = ended(1, JobState.FAILED, NOW - 60, NOW + 30)
-    cluster.shown, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
+    cluster.jobs, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
     tick(acting_store, cluster)
     with acting_store.read() as tx:
         (row,) = decisions.list_decisions(tx, 1, chain_id=CHAIN)

@@ -21,7 +21,7 @@ from tests.integration.provision.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.provision.printed import looked, printed
+from tests.support.provision.printed import follow_queue, print_row
 from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW
 
 TICK_S = 60
@@ -33,7 +33,7 @@ def others(waited_h: float = WAITED_H) -> str:
     """Thirty jobs of others, that had waited so long each."""
     since = NOW - 2 * HOUR - round(waited_h * HOUR)
     return "".join(
-        printed(
+        print_row(
             JobID=str(500 + i),
             UserName="bob",
             UserID="1002",
@@ -51,7 +51,7 @@ def others(waited_h: float = WAITED_H) -> str:
 
 
 def shows(store: Store, *rows: str, now: int = NOW, waited_h: float = WAITED_H) -> None:
-    queue = looked(store, others(waited_h) + "".join(rows), now)
+    queue = follow_queue(store, others(waited_h) + "".join(rows), now)
     with store.begin() as tx:
         ingest_queue(tx, 1, queue, None)
 
@@ -90,9 +90,9 @@ def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
     times = {"EligibleTime": str(NOW - 5 * HOUR), "SubmitTime": str(NOW - 5 * HOUR)}
     times |= {"StartTime": str(NOW - HOUR), "EndTime": str(NOW + 9), "TimeLimit": "1-00:00:00"}
     late = {"UserName": "bob", "UserID": "1002", "State": "RUNNING", "Reason": "None"}
-    rows = [printed(JobID=str(700 + i), Comment="", **late, **times) for i in range(11)]
+    rows = [print_row(JobID=str(700 + i), Comment="", **late, **times) for i in range(11)]
     newest = dict.fromkeys(("EligibleTime", "SubmitTime", "StartTime"), str(NOW - HOUR // 2))
-    rows.append(printed(JobID="720", Comment="", **late, **times | newest))
+    rows.append(print_row(JobID="720", Comment="", **late, **times | newest))
     with acting_chain_store.begin() as tx:
         chain = replace(chains.get_chain(tx, 1, CHAIN), style=Style.SEQUENTIAL)
         chains.save_chain(tx, 1, replace(chain, max_returns=returns))
@@ -158,7 +158,7 @@ def test_such_chains_have_no_plan(acting_chain_store: Store, fields: dict[str, A
 def waits(reason: str, **cells: str) -> str:
     """A job of somebody else's in the queue."""
     shown = {"UserName": "bob", "UserID": "1002", "State": "PENDING", "Reason": reason}
-    return printed(JobID="900", **shown, **cells)
+    return print_row(JobID="900", **shown, **cells)
 
 
 @pytest.mark.parametrize("style", [Style.SWITCH, Style.SERVE])

@@ -23,7 +23,7 @@ from mirage.provision.retreats import list_retreats
 from mirage.reports import handover_outcomes
 from mirage.reports.impact import Impact, build_impact
 from tests.integration.provision.test_release_planning import Leads, Site
-from tests.support.provision.printed import looked
+from tests.support.provision.printed import follow_queue
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, HOUR, links, register, sync
 from tests.unit.chains.test_returned_links import (
     BEGAN,
@@ -64,7 +64,7 @@ def returned(acting_store: Store) -> Site:
     """A site at which the second link has given its nodes back."""
     register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
     site = Site(acting_store, Leads(None))
-    looked(acting_store, predecessor() + WAITS, EARLY - 30)
+    follow_queue(acting_store, predecessor() + WAITS, EARLY - 30)
     site.tick(predecessor() + early() + again(), now=EARLY + 30)
     assert find_standby(acting_store).returns == 1
     return site
@@ -92,7 +92,7 @@ def test_nor_one_whose_job_slurm_forgot_before_a_look_showed_it(
     """MinJobAge is shorter than a tick."""
     register(acting_store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, now=BEGAN)
     site = Site(acting_store, Leads(None))
-    looked(acting_store, predecessor() + WAITS, EARLY - 30)
+    follow_queue(acting_store, predecessor() + WAITS, EARLY - 30)
     site.policy = policy()
     for now in (EARLY + 30, EARLY + 90, DUE - 60):
         assert site.tick(predecessor() + again(), now=now) == []
@@ -326,7 +326,7 @@ def test_no_forecast_is_judged_by_a_wait_of_the_links_own_plan(acting_store: Sto
     site = Site(acting_store, Frees())
     held = again("afterany:11(unfulfilled)", job_id=12, SubmitTime=str(BEGAN))
     assert site.tick(predecessor() + held, now=EARLY - 600) == [("free", 12, "")]
-    looked(acting_store, predecessor() + again(), EARLY + 30)
+    follow_queue(acting_store, predecessor() + again(), EARLY + 30)
     sync(acting_store, records_of_return()[1], now=EARLY + 40, accounting=True)
     out: dict[str, Any] = {"EligibleTime": str(DUE + 20), "State": "RUNNING", "NodeList": "g2"}
     out |= {"StartTime": str(DUE + 9000), "EndTime": str(DUE + 9000 + LIMIT)}

@@ -36,7 +36,7 @@ from tests.integration.provision.test_release_planning import (
     shown_plan,
     stands,
 )
-from tests.support.provision.printed import looked
+from tests.support.provision.printed import follow_queue
 from tests.support.provision.slurm_jobs import ALICE, CHAIN, HOUR, NOW, links
 
 DUE = END - 4 * HOUR
@@ -54,9 +54,9 @@ EACH = pytest.mark.parametrize("by", list(Planner))
 def released(store: Store, by: Planner, *, now: int = DUE + 60) -> None:
     """Planned, and released by that."""
     comment = f"{SAYS[by]}mirage:{CHAIN}:2"
-    looked(store, runs() + stands(shown_plan(minutes(4)), Comment=comment))
+    follow_queue(store, runs() + stands(shown_plan(minutes(4)), Comment=comment))
     out: dict[str, Any] = {"EligibleTime": str(ELIGIBLE), "Reason": "Priority", "Comment": comment}
-    looked(store, runs() + stands("(null)", **out), now)
+    follow_queue(store, runs() + stands("(null)", **out), now)
     assert (links(store)[2].freed_at, links(store)[2].freed_by) == (ELIGIBLE, by)
 
 
@@ -71,7 +71,7 @@ def began(store: Store, by: Planner, *, now: int = BEGINS + 60, over: bool = Fal
     cells |= {"EndTime": str(BEGINS + LIMIT), "EligibleTime": str(ELIGIBLE)}
     cells |= {"Comment": f"{SAYS[by]}mirage:{CHAIN}:2"}
     before = runs(State="TIMEOUT") if over else runs()
-    looked(store, before + stands("(null)", **cells), now)
+    follow_queue(store, before + stands("(null)", **cells), now)
     assert links(store)[2].state is LinkState.RUNNING
 
 
@@ -198,13 +198,13 @@ def test_what_the_service_released_and_then_was_away_is_not_counted(lab_store: S
 
 
 def test_plans_that_stand_are_counted_by_who_made_them(lab_store: Store) -> None:
-    looked(lab_store, runs() + stands(shown_plan(minutes(4))))
+    follow_queue(lab_store, runs() + stands(shown_plan(minutes(4))))
     with lab_store.read() as tx:
         assert count_planned_standbys(tx, 1) == {
             Planner.SERVICE: 0,
             Planner.LINK: 1,
             Planner.USER: 0,
         }
-    looked(lab_store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
+    follow_queue(lab_store, runs() + stands("(null)", EligibleTime=str(NOW + 9)), NOW + 60)
     with lab_store.read() as tx:
         assert sum(count_planned_standbys(tx, 1).values()) == 0

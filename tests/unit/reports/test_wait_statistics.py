@@ -117,7 +117,7 @@ def test_filters_and_hours(store: Store, cluster_id: int) -> None:
         size=SizeClass.ONE,
         limit=LimitClass.HOUR,
     )
-    assert (len(found.points), found.asked.since) == (24, BEGIN)
+    assert (len(found.points), found.query.since) == (24, BEGIN)
     mine = [j for j in records if j.partition == "gpu" and j.nodes == 1]
     mine = [j for j in mine if j.time_limit_s in {1800, HOUR}]
     check(found.whole, [j for j in mine if (j.start or 0) < BEGIN + DAY])

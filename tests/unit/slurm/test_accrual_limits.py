@@ -7,7 +7,7 @@ import pytest
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.provision.decision_context import describe_accrual_limit
+from mirage.provision.handover_decider import describe_accrual_limit
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse_accrue_limits
 from tests.support.provision.slurm_jobs import job
 

@@ -4,7 +4,7 @@ import pytest
 
 from mirage.cli.doctor import slurm_checks
 from mirage.slurm.text.releases import (
-    TRIED,
+    TESTED_RELEASES,
     SlurmVersion,
     describe_untested,
     list_known_faults,
@@ -57,10 +57,10 @@ def test_an_operator_is_warned_where_the_fixes_are_not(
     release: SlurmVersion, *, warned: bool
 ) -> None:
     as_operator = [
-        told for told in list_known_faults(release, operator=True) if "CVE-2026-65140" in told
+        told for told in list_known_faults(release, is_operator=True) if "CVE-2026-65140" in told
     ]
     assert len(as_operator) == warned
-    assert not any("CVE" in told for told in list_known_faults(release, operator=False))
+    assert not any("CVE" in told for told in list_known_faults(release, is_operator=False))
     for told in as_operator:
         assert "alter Administrator accounts" in told
         assert "keep the old number" in told
@@ -70,7 +70,7 @@ def test_an_operator_is_warned_where_the_fixes_are_not(
     ("operator", "words"), [(True, "as this account is,"), (None, "as this account may be,")]
 )
 def test_nobody_is_called_an_operator_unasked(operator: bool | None, words: str) -> None:
-    (said,) = list_known_faults((25, 11, 7), operator=operator)
+    (said,) = list_known_faults((25, 11, 7), is_operator=operator)
     assert words in said
 
 
@@ -86,13 +86,13 @@ def test_a_releases_own_faults_are_told(
     words: str, of: list[SlurmVersion], without: list[SlurmVersion]
 ) -> None:
     for release in of:
-        assert any(words in told for told in list_known_faults(release, operator=False))
+        assert any(words in told for told in list_known_faults(release, is_operator=False))
     for release in without:
-        assert not any(words in told for told in list_known_faults(release, operator=False))
+        assert not any(words in told for told in list_known_faults(release, is_operator=False))
 
 
 def test_a_release_that_nobody_tried_is_told() -> None:
-    assert all(describe_untested(release) == "" for release in TRIED)
+    assert all(describe_untested(release) == "" for release in TESTED_RELEASES)
     assert describe_untested((24, 11, 9)) == "", "of a series that was tried"
     assert "not tried on 25.05" in describe_untested((25, 5, 3))
 

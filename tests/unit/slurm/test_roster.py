@@ -31,7 +31,7 @@ def test_an_account_that_a_name_speaks_of_is_asked_about_alone(captures: Capture
 def test_rows_that_nobody_has_forged_are_believed_at_once() -> None:
     answer = "physics|coco,dora\nphysics-gpu|coco,dora\nroot|\nstudents|coco\n"
     found = sacctmgr.parse_coordinators(answer)
-    assert (found.doubtful, found.left_out) == ((), 0)
+    assert (found.doubtful, found.unsafe_count) == ((), 0)
     roster = sacctmgr.build_roster(frozenset({"root"}), found.by_account)
     assert roster.operators == {"root"}
     assert roster.coordinated == {
@@ -67,12 +67,12 @@ def test_no_account_is_asked_for_by_a_name_that_says_more() -> None:
     """Names end in slurmdbd's own question to its database."""
     names = ["q' or 'x'='x", "a b", "-n", "q\x1b", "x" * 200, "a;b"]
     found = sacctmgr.parse_coordinators("".join(f"{name}|x\n" * 2 for name in names))
-    assert (found.doubtful, found.left_out) == ((), len(names))
+    assert (found.doubtful, found.unsafe_count) == ((), len(names))
 
 
 def test_accounts_in_doubt_take_nothing_from_others() -> None:
     found = sacctmgr.parse_coordinators("".join(f"a{n}|x\n" * 2 for n in range(5000)) + "b|coco\n")
-    assert (len(found.doubtful), found.left_out) == (5000, 0)
+    assert (len(found.doubtful), found.unsafe_count) == (5000, 0)
     assert found.by_account == {"b": {"coco"}}
 
 

@@ -28,7 +28,7 @@ def _told(captures: Captures, name: str) -> Told:
     answer, fields = captures.answer, _fields(captures)
     facts = sacct.parse_facts(answer(f"{name}.txt"), fields.facts)
     texts = parse_texts(answer(f"{name}-texts.txt"), fields.texts, SEPARATOR, facts.keys())
-    assert (texts.odd, texts.group_contested()) == (0, {})
+    assert (texts.misattributed_rows, texts.group_contested()) == (0, {})
     return Told(sacct.build_jobs(facts, texts.select_settled()), captures)
 
 
@@ -296,14 +296,17 @@ def test_a_row_written_into_a_comment_takes_no_text_from_anybody() -> None:
         ("8", "100", "1002"): "mine"
     }
     own = {"Comment": "alice's own"}
-    assert [is_forged(row, row | own) for row in texts.found["7", "100", "1001"]] == [True, False]
+    assert [is_forged(row, row | own) for row in texts.rows_by_record["7", "100", "1001"]] == [
+        True,
+        False,
+    ]
 
 
 def test_a_row_of_another_length_or_owner_costs_nobody_else() -> None:
     texts = _texts(
         "8<>100<>1002<>one<>too many", "7<>100<>1002<>whose?", "7<>100<>1001<>alice's own"
     )
-    assert texts.odd == 1
+    assert texts.misattributed_rows == 1
     assert texts.group_contested() == {"1002": [("8", "100", "1002")]}
     assert [row["Comment"] for row in texts.select_settled().values()] == ["alice's own"]
 
@@ -311,7 +314,10 @@ def test_a_row_of_another_length_or_owner_costs_nobody_else() -> None:
 def test_a_text_that_begins_with_a_newline_ends_no_row() -> None:
     """Else alice's own row would be odd, and one that bob wrote the only one of her record."""
     texts = _texts("7<>100<>1001<>\nalice's own", f"8<>100<>1002<>x{_END}7<>100<>1001<>bob's")
-    assert [row["Comment"] for row in texts.found["7", "100", "1001"]] == ["\nalice's own", "bob's"]
+    assert [row["Comment"] for row in texts.rows_by_record["7", "100", "1001"]] == [
+        "\nalice's own",
+        "bob's",
+    ]
     assert texts.group_contested() == {"1001": [("7", "100", "1001")]}
 
 

@@ -95,7 +95,7 @@ def test_what_narrows_a_partition_is_kept() -> None:
 def test_reservations_and_none() -> None:
     (maint,) = scontrol_show.parse_reservations(RESERVATION)
     assert (maint.name, maint.start, maint.end) == ("maint", "1700000000", "1700003600")
-    assert (maint.nodes, maint.for_whom) == (("n1", "n2"), "root")
+    assert (maint.nodes, maint.beneficiaries) == (("n1", "n2"), "root")
     assert maint.flags == {"MAINT", "SPEC_NODES"}
     assert scontrol_show.parse_reservations("No reservations in the system\n") == ()
 

@@ -54,11 +54,12 @@ def test_a_running_job_is_told_in_full(told: Told) -> None:
     assert job.priority is not None
 
 
-def _standing(*told: tuple[str, str, str]) -> squeue.MoveTarget:
+def _standing(*rows: tuple[str, str, str]) -> squeue.MoveTarget:
     """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
-    waits = ("PENDING", "Dependency", "1", f"afterany:{told[0][0]}(unfulfilled)")
+    state_cells = ("PENDING", "Dependency", "1", f"afterany:{rows[0][0]}(unfulfilled)")
     lines = (
-        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told
+        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in row + state_cells) + "\n"
+        for row in rows
     )
     return squeue.parse_move_target("".join(lines))
 
@@ -66,11 +67,11 @@ def _standing(*told: tuple[str, str, str]) -> squeue.MoveTarget:
 def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
     """Of a het job, the components in any order."""
     assert squeue.build_move_target_argv(JobId(7))[-2] == "--jobs=7"
-    shown = HoldState(waits=True, reason="Dependency", priority=1)
+    shown = HoldState(is_waiting=True, reason="Dependency", priority=1)
     behind = "afterany:7(unfulfilled)"
     assert _standing(("7", "1001", "")) == squeue.MoveTarget(1001, "", (shown,), behind)
-    assert _standing(("7", "1001", "gpu[01-02]")).asked_nodes == "gpu[01-02]"
-    assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).asked_nodes == "gpu02"
+    assert _standing(("7", "1001", "gpu[01-02]")).requested_nodes == "gpu[01-02]"
+    assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).requested_nodes == "gpu02"
     for half in ("", "7\x1f1001\x1fgpu01"):
         with pytest.raises(MalformedText):
             squeue.parse_move_target(half)

@@ -80,7 +80,7 @@ def test_service_and_link_take_the_same_jobs_for_waiting(
 def short(slurm: FakeSlurm) -> Planning:
     """A switch chain of 40 min a link, behind waits of hours; link 1 began ten seconds ago."""
     planning = Planning.on(slurm, limit_s=2400, began_s=10)
-    planning.told["style"] = "switch"
+    planning.words["style"] = "switch"
     planning.waited([5 * HOUR] * 30, minutes=40)
     return planning
 

@@ -82,7 +82,7 @@ def test_every_link_is_submitted_with_the_umask_of_the_first(chain: MakeChain, m
         assert mirage_link(link, "resume", link.chain.name).returncode == 0
         (link.chain / "started" / "1").unlink()
         queue.write_text("")
-        link.told(mode="standby")
+        link.set(mode="standby")
         link.run(1)
     assert [call.umask for call in link.slurm.calls()] == [f"{mask:04o}"] * 4
 

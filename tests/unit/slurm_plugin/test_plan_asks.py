@@ -20,7 +20,7 @@ Ask = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def asking_planning(planning: Planning) -> Planning:
-    planning.told["service"] = "site"
+    planning.words["service"] = "site"
     planning.waited([HOUR] * 30)
     return replace(planning, program=prepare_program("mirage_plan", PATIENTLY))
 
@@ -44,7 +44,7 @@ def test_the_services_plan_is_written_as_it_is(
     asking_planning: Planning, ask: Ask, service: Service
 ) -> None:
     ask(says("act", 2 * HOUR))
-    assert service.asked[0][0] == "/api/v1/chains/0f0000000000000000ab/next?link=1"
+    assert service.requests[0][0] == "/api/v1/chains/0f0000000000000000ab/next?link=1"
     assert asking_planning.lead_minutes() == 120
     assert asking_planning.asked_sacct() == []
     looks = len(asking_planning.questions())
@@ -234,7 +234,7 @@ def test_a_link_registers_a_chain_that_no_service_could_be_told_of(
     asking_planning: Planning, ask: Ask, service: Service, code: int, *, stays: bool, said: str
 ) -> None:
     asking_planning.has("unregistered", REGISTRATION)
-    service.taken = code
+    service.post_status = code
     ask(says("act", 2 * HOUR))
     assert service.posted == [("/api/v1/chains", REGISTRATION.encode())]
     assert (asking_planning.chain / "unregistered").exists() is stays
@@ -249,7 +249,7 @@ def test_a_service_that_is_older_than_returns_is_told_of_none(
 ) -> None:
     body = REGISTRATION[:-1] + ', "style": "sequential", "max_returns": 2}'
     asking_planning.has("unregistered", body)
-    service.unheard = "max_returns"
+    service.unknown_field = "max_returns"
     ask(says("act", 2 * HOUR))
     rest = REGISTRATION[:-1] + ', "style": "sequential"}'
     assert [posted for _, posted in service.posted] == [body.encode(), rest.encode()]
@@ -289,5 +289,5 @@ def test_whoever_asks_for_no_service_asks_none(
     asking_planning: Planning, ask: Ask, service: Service
 ) -> None:
     ask(says("shadow"), service="none")
-    assert service.asked == []
+    assert service.requests == []
     assert asking_planning.lead_minutes() == 60

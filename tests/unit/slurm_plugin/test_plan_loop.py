@@ -23,18 +23,18 @@ spend() { # so many seconds, and once those for which the job is suspended in be
     clock=$((clock + $1))
     [ "$clock" -lt "$away_at" ] || clock=$((clock + away_s)) away_at=1000000
 }
-mirage_nap() { spend "$1"; }
+mirage_sleep() { spend "$1"; }
 mirage_plan_once() { # as mirage_plan.py: Slurm's word on the job moves the release
     tries=$((tries + 1))
-    echo "turn $mirage_turn${mirage_jumped:+ jumped} at $clock"
-    [ -z "$mirage_jumped" ] || release=$((release + away_s))
+    echo "turn $mirage_turn${mirage_was_suspended:+ jumped} at $clock"
+    [ -z "$mirage_was_suspended" ] || release=$((release + away_s))
     again=$((clock + 3 * (release - clock) / 4))
     [ "$mirage_turn" -lt 3 ] || again=$release
     spend 30
     case $failing in *" $tries "*) return 3 ;; esac
     mirage_put plans/1 "$again 2 - - - -"
 }
-mirage_plan_on
+mirage_plan_in_turns
 echo "end at $clock"
 """
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.integration.slurm_plugin.test_chain_options import ask, head, tag
-from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm
 
 
@@ -57,21 +54,3 @@ def test_the_admins_word_on_plans_travels_with_the_chain(slurm: FakeSlurm) -> No
     text = slurm.calls()[-1].script.decode()
     assert "mirage_plans='never'\n" in text
     assert "mirage_max_lead='2:00:00'\n" in text
-
-
-@pytest.mark.parametrize(
-    ("style", "given", "bound"),
-    [("switch", "", 10 * 365 * 86400), ("switch", "600", 600), ("wait", "", 1800)],
-)
-def test_the_guard_binds_links_that_switch_only_where_the_user_has_said(
-    shell: list[str], style: str, given: str, bound: int
-) -> None:
-    head = f"mirage_began=0 mirage_ends=7200 mirage_style={style} mirage_max_overlap={given}\n"
-    text = (PLUGIN / "carrier_overlap.sh").read_text()
-    done = subprocess.run(
-        [*shell, "-c", f"{text}{head}mirage_bound_overlap\necho $mirage_bound\n"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) == bound

@@ -73,7 +73,7 @@ def test_an_earlier_link_whose_heartbeat_stands_still_is_asked_about(
 
 def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> None:
     full = replace(planning, program=prepare_program("mirage_plan", FULL_DISK))
-    planning.told["lead"] = str(HOUR)
+    planning.words["lead"] = str(HOUR)
     for _ in range(3):
         assert full.plan().returncode == 3
     assert planning.updates() == []
@@ -113,7 +113,7 @@ def test_a_damaged_number_is_not_another_one(
 ) -> None:
     planning.waited([HOUR] * 30)
     planning.plan()
-    planning.told[name] = value
+    planning.words[name] = value
     planning.plan(2)
     assert planning.minutes() is None, "a plan of before is taken back"
     last = planning.log().splitlines()[-1]
@@ -126,7 +126,7 @@ def test_a_damaged_number_keeps_a_services_lead_away(planning: Planning, service
     patient = replace(planning, program=prepare_program("mirage_plan", PATIENTLY))
     env = {"MIRAGE_URL": service.url}
     patient.plan(env=env, service="site", max_overlap="-1")
-    assert (service.asked, patient.updates()) == ([], [])
+    assert (service.requests, patient.updates()) == ([], [])
     patient.plan(env=env, service="site")
     assert patient.lead_minutes() == 60
 

@@ -322,7 +322,7 @@ def test_the_services_costs_decide(verdict: Verdict, service: Service, hear: Hea
     assert said.startswith(f"back {23 * 60} link 2 gives its nodes back")
     assert said.endswith(BY_SERVICE)
     assert (verdict.planning.chain / "returns" / "2").read_text().endswith(BY_SERVICE)
-    assert [path for path, _ in service.asked] == [f"/api/v1/chains/{CHAIN}/next?link=2"]
+    assert [path for path, _ in service.requests] == [f"/api/v1/chains/{CHAIN}/next?link=2"]
 
 
 def test_the_services_costs_keep_a_link_that_would_go_by_its_own_wait(
@@ -428,7 +428,7 @@ def test_costs_do_not_count_where_nobody_vouches_for_the_service(
     stranger = "import mirage_service; mirage_service._to_local_address = lambda packed: b''"
     said = hear(costs(), first=f"{PATIENTLY}; {stranger}")
     assert said.endswith(BY_OWN)
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize(

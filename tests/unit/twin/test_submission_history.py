@@ -9,6 +9,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import SimJob
 from mirage.twin.futures.submission_history import KEPT_S, NONE, SubmissionHistory
+from tests.support.jobs import make_job
 from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
 from tests.support.simulator.jobs import make_sim_job
 
@@ -114,8 +115,8 @@ def _accounting(simulator: Simulator) -> list[Job]:
 
 
 def test_cancelled_with_a_start_that_is_the_end_never_ran() -> None:
-    row = Job(
-        job_id=JobId(1),
+    row = make_job(
+        1,
         submit=BEGIN,
         state=JobState.CANCELLED,
         start=BEGIN + 60,

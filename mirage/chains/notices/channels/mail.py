@@ -46,8 +46,8 @@ class Mailer:
                     server.login(self.user, password)
                 server.send_message(message)
         except (smtplib.SMTPException, OSError, ValueError) as error:
-            why = secret_files.redact_secrets(_describe_error(error), password)
-            raise DeliveryError(f"mail through {self.host}: {why}") from None
+            reason = secret_files.redact_secrets(_describe_error(error), password)
+            raise DeliveryError(f"mail through {self.host}: {reason}") from None
 
     def _open_connection(self) -> smtplib.SMTP:
         if self.security == "tls":
@@ -67,7 +67,7 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the recipient is refused"
     if isinstance(error, smtplib.SMTPResponseException):
-        told = error.smtp_error
-        words = told.decode(errors="replace") if isinstance(told, bytes) else told
-        return f"{error.smtp_code} {words}"
+        answer = error.smtp_error
+        text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+        return f"{error.smtp_code} {text}"
     return str(error) or type(error).__name__

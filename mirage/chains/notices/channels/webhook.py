@@ -39,10 +39,10 @@ class Webhook:
             with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as http:
                 answer = http.post(url, content=content, headers=headers)
         except (httpx.HTTPError, OSError) as error:
-            why = secret_files.redact_secrets(
+            reason = secret_files.redact_secrets(
                 str(error) or type(error).__name__, str(url), url.path, key
             )
-            raise DeliveryError(f"webhook at {url.host}: {why}") from None
+            raise DeliveryError(f"webhook at {url.host}: {reason}") from None
         if not answer.is_success:
             raise DeliveryError(f"webhook at {url.host}: the answer was {answer.status_code}")
 
@@ -71,5 +71,5 @@ def validate_url(text: str, where: str) -> httpx.URL:
 
 def sign_body(key: str, body: bytes, at: int) -> str:
     """Return the signature of a body, which a receiver computes anew and compares."""
-    signed = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={signed}"
+    digest = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"

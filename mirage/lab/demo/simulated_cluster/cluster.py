@@ -228,9 +228,9 @@ class SimulatedCluster:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        self._check_owner(standby, owner, seen)
+        self._check_owner(standby, owner, expected_dependency)
         self._apply_dependency(standby, dependency)
         self._clear_node_list(standby, asked=unpin)
 
@@ -241,9 +241,9 @@ class SimulatedCluster:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        self._check_owner(standby, owner, seen)
+        self._check_owner(standby, owner, expected_dependency)
         waits = self._words.parse_dependency(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
@@ -260,9 +260,9 @@ class SimulatedCluster:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        self._check_owner(standby, owner, seen)
+        self._check_owner(standby, owner, expected_dependency)
         self._apply_dependency(standby, dependency)
         self._clear_node_list(standby, asked=unpin)
 
@@ -286,12 +286,14 @@ class SimulatedCluster:
         # The simulator knows ended jobs from what it told only.
         self._process_events(self.simulator.advance(self.read_clock()))
 
-    def _check_owner(self, job_id: JobId, owner: int, seen: str | None = None) -> None:
+    def _check_owner(
+        self, job_id: JobId, owner: int, expected_dependency: str | None = None
+    ) -> None:
         """Check the job's owner and dependency. The simulator itself refuses a missing job."""
         record = self.simulator.find(job_id)
         if record is not None:
             refuse_another_owner(job_id, self._words.get_uid(record.job.user), owner)
-            check_unchanged(job_id, self._build_job(record).dependency, seen)
+            check_unchanged(job_id, self._build_job(record).dependency, expected_dependency)
 
     def _apply_dependency(self, standby: JobId, dependency: str) -> None:
         self._apply_waits(standby, self._words.parse_dependency(dependency))

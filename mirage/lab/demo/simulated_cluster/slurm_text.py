@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, place_instants
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterRefused, MalformedText
 from mirage.simulator.dependency_text import (
@@ -72,9 +72,12 @@ class SlurmTranslator:
         job = record.job
         cpus, gpus = self._count_taken(record)
         pending = record.state is JobState.PENDING
-        start, by_limit = record.start, None
-        if record.state is JobState.RUNNING and start is not None:
-            by_limit = start + job.time_limit_s
+        node_list = self.format_node_list(record.allocated)
+        instants = place_instants(record.state, record.start, record.end, node_list)
+        if record.start is None:
+            instants["planned_start"] = planned
+        elif record.state is JobState.RUNNING and record.end is None:
+            instants["expected_end"] = record.start + job.time_limit_s
         return Job(
             job_id=JobId(record.job_id),
             submit=record.submit,
@@ -88,10 +91,7 @@ class SlurmTranslator:
             reason=reason,
             priority=record.priority if pending else None,
             eligible=record.eligible,
-            start=start,
-            end=record.end,
-            planned_start=planned if start is None else None,
-            expected_end=by_limit,
+            **instants,
             time_limit_s=job.time_limit_s,
             nodes=job.nodes,
             cpus=cpus,
@@ -100,7 +100,7 @@ class SlurmTranslator:
             dependency=format_dependency_list(
                 record.dependencies, any_dependency=record.any_dependency
             ),
-            node_list=self.format_node_list(record.allocated),
+            node_list=node_list,
             comment=job.comment,
         )
 

@@ -61,7 +61,7 @@ class ReplayFork:
                 (move_on or Simulator.advance_quietly)(self.sim, at)
             seen(k)
             if k != last:
-                fork = self.sim.fork(over=fork)
+                fork = self.sim.fork(reusable=fork)
                 fork.set_dependencies(self.standby, ())
                 found[k] = self._run_until_started(fork)
         return found

@@ -1,1 +1,1 @@
-"""Identify callers by MUNGE or a Slurm JWT."""
+"""Identifies callers by a MUNGE credential or a Slurm JWT."""

@@ -18,49 +18,51 @@ _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was 
 
 
 _REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
-_FOR = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
+_RECIPIENT = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
 
 
-def authenticate_caller(given: str, payload: str, *older: str) -> Caller:
-    """The maker of a credential, which must hold exactly `payload` and not have been seen before.
+def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> Caller:
+    """Return the user who made the credential.
 
-    `older`: what it may hold as well, of clients that name no cluster.
+    The credential must sign exactly `payload`, or one of `older_payloads`, which clients without a
+    cluster's name sign. munged refuses a credential that was used before.
 
-    Raises NotIdentified, or ClusterUnavailable where munged does not answer.
+    Raises NotIdentified, or ClusterUnavailable if munged does not answer.
     """
-    if not _CREDENTIAL.fullmatch(given):
+    if not _CREDENTIAL.fullmatch(credential):
         raise NotIdentified("the credential is not a MUNGE credential: make one with `munge`")
-    done = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
-    head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
+    result = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], credential)
+    head, _, signed_text = result.stdout.decode(errors="replace").partition("\n\n")
     facts = dict(_parse_fact(line) for line in head.splitlines())
-    if done.returncode >= _BAD_CREDENTIAL:
-        fault = _FAULTS.get(done.returncode)
+    if result.returncode >= _BAD_CREDENTIAL:
+        fault = _FAULTS.get(result.returncode)
         raise NotIdentified(
             f"the MUNGE credential {fault or 'is not valid here'}",
-            # munged can read a credential that has expired, and tells who made it.
+            # munged decodes even an expired credential, so its maker is known here.
             format_user_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
         )
-    if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
-        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+    if result.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
+        reason = result.stderr.decode(errors="replace").strip() or f"exit code {result.returncode}"
         raise ClusterUnavailable(
-            f"munged cannot check credentials: {why}; see `systemctl status munge`"
+            f"munged cannot check credentials: {reason}; see `systemctl status munge`"
         )
     uid = int(facts["UID"])
-    if held not in {payload, *older}:
+    if signed_text not in {payload, *older_payloads}:
         raise NotIdentified(
-            f"the MUNGE credential {_explain_difference(held, payload)}", format_user_name(uid)
+            f"the MUNGE credential {_explain_difference(signed_text, payload)}",
+            format_user_name(uid),
         )
-    return build_caller(uid, names_cluster=held == payload)
+    return build_caller(uid, names_cluster=signed_text == payload)
 
 
-def _explain_difference(held: str, payload: str) -> str:
-    asked = _REQUEST.match(payload)
-    if asked is None or not held.startswith(asked[0]):
+def _explain_difference(signed_text: str, payload: str) -> str:
+    request = _REQUEST.match(payload)
+    if request is None or not signed_text.startswith(request[0]):
         return "was made for another request"
-    if held == asked[0]:
+    if signed_text == request[0]:
         return "names no cluster: its client is older than this service"
-    named = _FOR.fullmatch(held.removeprefix(asked[0]))
-    return f"was made for another service ({named[0].strip() if named else 'of no name'})"
+    recipient = _RECIPIENT.fullmatch(signed_text.removeprefix(request[0]))
+    return f"was made for another service ({recipient[0].strip() if recipient else 'of no name'})"
 
 
 def create_credential(payload: str) -> str:
@@ -68,12 +70,12 @@ def create_credential(payload: str) -> str:
 
     Raises ClusterUnavailable if munged gives none.
     """
-    done = _run_command(["munge"], payload)
-    made = done.stdout.decode(errors="replace").strip()
-    if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):
-        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise ClusterUnavailable(f"munged gives no credential: {why}")
-    return made
+    result = _run_command(["munge"], payload)
+    credential = result.stdout.decode(errors="replace").strip()
+    if result.returncode != 0 or not _CREDENTIAL.fullmatch(credential):
+        reason = result.stderr.decode(errors="replace").strip() or f"exit code {result.returncode}"
+        raise ClusterUnavailable(f"munged gives no credential: {reason}")
+    return credential
 
 
 def _run_command(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:

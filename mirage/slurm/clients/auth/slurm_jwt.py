@@ -30,17 +30,17 @@ CLOCKS_DIFFER_S = 30
 """Seconds by which the clocks of the issuer and this host may differ."""
 
 FETCH_AGAIN_S = 60.0
-"""Seconds after which keys may be fetched again, when a token names an unknown key."""
+"""Seconds. When a token names an unknown key, keys are fetched again at most once in this time."""
 
 _FETCH_TIMEOUT_S = 5.0
 _LARGEST_SET = 256 * 1024
 _log = structlog.get_logger(__name__)
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
-_CLAIMED = ("sun", "username")
+_USER_CLAIMS = ("sun", "username")
 
 KeySource = Callable[[bool], OctKey | KeySet]
-"""Returns the keys. True: fetch them again, as a key was missing."""
+"""Returns the keys. Called with True, it fetches them again, since a token named an unknown key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +55,18 @@ class SlurmJwt:
     """Seconds. A token that is good for longer from now is refused."""
     clock: Callable[[], float] = time.time
 
-    def authenticate_caller(self, given: str) -> Caller:
+    def authenticate_caller(self, token: str) -> Caller:
         """Return the caller whose token this is.
 
         Raises NotIdentified, or ClusterUnavailable if there are no keys. The token is good until it
         expires, and for any request.
         """
-        if len(given) > LONGEST or not given.isascii():
+        if len(token) > LONGEST or not token.isascii():
             raise NotIdentified(
                 "the credential is no JSON web token: make one with `scontrol token`"
             )
         try:
-            claims = self._decode_claims(given)
+            claims = self._decode_claims(token)
         except (JoseError, ValueError, RecursionError) as error:
             raise NotIdentified(
                 f"the JSON web token is refused: {_explain_error(error)}"
@@ -88,23 +88,23 @@ class SlurmJwt:
             )
         return _build_caller(user)
 
-    def _decode_claims(self, given: str) -> dict[str, Any]:
+    def _decode_claims(self, token: str) -> dict[str, Any]:
         try:
-            read = jwt.decode(given, self.keys(False), algorithms=[self.algorithm])
+            decoded = jwt.decode(token, self.keys(False), algorithms=[self.algorithm])
         except InvalidKeyIdError:
-            read = jwt.decode(given, self.keys(True), algorithms=[self.algorithm])
-        return dict(read.claims)
+            decoded = jwt.decode(token, self.keys(True), algorithms=[self.algorithm])
+        return dict(decoded.claims)
 
     def _build_registry(self) -> jwt.JWTClaimsRegistry:
-        wanted: dict[str, Any] = {"exp": {"essential": True}}
+        requirements: dict[str, Any] = {"exp": {"essential": True}}
         if self.audience is not None:
-            wanted["aud"] = {"essential": True, "value": self.audience}
+            requirements["aud"] = {"essential": True, "value": self.audience}
         return jwt.JWTClaimsRegistry(
-            now=lambda: int(self.clock()), leeway=CLOCKS_DIFFER_S, **wanted
+            now=lambda: int(self.clock()), leeway=CLOCKS_DIFFER_S, **requirements
         )
 
 
-def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
+def load_hs256(key_file: Path, **options: Any) -> SlurmJwt:
     """Load a verifier that uses the site's own key (`jwt_hs256.key`).
 
     Raises ConfigError if the key cannot be used. Slurm takes the file's bytes as they are, even if
@@ -120,16 +120,16 @@ def load_hs256(key_file: Path, **more: Any) -> SlurmJwt:
         raise ConfigError(str(key_file), ["the key has fewer than 32 bytes"])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SecurityWarning)  # of a private key's PEM text
+            warnings.simplefilter("ignore", SecurityWarning)  # joserfc warns of a private key's PEM
             key = OctKey.import_key(raw)
     except ValueError as error:
         raise ConfigError(
             str(key_file), ["the file holds a public key, which everybody has: name the secret key"]
         ) from error
-    return SlurmJwt(keys=lambda _again: key, algorithm="HS256", **more)
+    return SlurmJwt(keys=lambda _fetch_again: key, algorithm="HS256", **options)
 
 
-def load_jwks_file(path: Path, **more: Any) -> SlurmJwt:
+def load_jwks_file(path: Path, **options: Any) -> SlurmJwt:
     """Load a verifier that uses the public keys of a file. Raises ConfigError.
 
     The file is read again when a token names another key.
@@ -145,16 +145,16 @@ def load_jwks_file(path: Path, **more: Any) -> SlurmJwt:
         read_keys()
     except (ClusterUnavailable, ValueError) as error:
         raise ConfigError(str(path), [str(error)]) from error
-    return SlurmJwt(keys=_RefreshedKeys(read_keys), algorithm="RS256", **more)
+    return SlurmJwt(keys=_RefreshedKeys(read_keys), algorithm="RS256", **options)
 
 
-def load_jwks_url(url: str, **more: Any) -> SlurmJwt:
+def load_jwks_url(url: str, **options: Any) -> SlurmJwt:
     """Load a verifier that uses the public keys of an address.
 
     The address is asked at the first token, and again when a token names another key.
     """
     return SlurmJwt(
-        keys=_RefreshedKeys(lambda: _parse_key_set(_fetch_url(url))), algorithm="RS256", **more
+        keys=_RefreshedKeys(lambda: _parse_key_set(_fetch_url(url))), algorithm="RS256", **options
     )
 
 
@@ -163,29 +163,29 @@ class _RefreshedKeys:
 
     def __init__(self, fetch: Callable[[], KeySet]) -> None:
         self._fetch = fetch
-        self._known: KeySet | None = None
-        self._asked_at: float | None = None
+        self._keys: KeySet | None = None
+        self._fetched_at: float | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, again: bool) -> KeySet:
+    def __call__(self, fetch_again: bool) -> KeySet:
         with self._lock:
             now = time.monotonic()
-            due = self._asked_at is None or now > self._asked_at + FETCH_AGAIN_S
-            if due and (again or self._known is None):
-                self._asked_at = now
-                self._known = self._fetch_or_keep(self._known)
-        if self._known is None:
+            is_due = self._fetched_at is None or now > self._fetched_at + FETCH_AGAIN_S
+            if is_due and (fetch_again or self._keys is None):
+                self._fetched_at = now
+                self._keys = self._fetch_or_keep(self._keys)
+        if self._keys is None:
             raise ClusterUnavailable("the keys of JSON web tokens cannot be had: see the log")
-        return self._known
+        return self._keys
 
-    def _fetch_or_keep(self, before: KeySet | None) -> KeySet | None:
+    def _fetch_or_keep(self, old_keys: KeySet | None) -> KeySet | None:
         try:
             return self._fetch()
         except (ClusterUnavailable, ValueError) as error:
             _log.warning("no keys of JSON web tokens", error=str(error))
-            if before is None:
+            if old_keys is None:
                 raise ClusterUnavailable(f"no keys of JSON web tokens: {error}") from error
-            return before
+            return old_keys
 
 
 def _parse_key_set(text: bytes) -> KeySet:
@@ -194,8 +194,10 @@ def _parse_key_set(text: bytes) -> KeySet:
     Only RSA keys are taken: a symmetric key in a public set would be anybody's.
     """
     try:
-        shown = json.loads(text)["keys"]
-        keys: list[Any] = [RSAKey.import_key(one) for one in shown if one.get("kty") == "RSA"]
+        entries = json.loads(text)["keys"]
+        keys: list[Any] = [
+            RSAKey.import_key(entry) for entry in entries if entry.get("kty") == "RSA"
+        ]
     except (JoseError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError("that is no JSON web key set") from error
     if not keys:
@@ -218,10 +220,10 @@ def _fetch_url(url: str) -> bytes:
 
 
 def _read_user(claims: dict[str, Any]) -> str:
-    named = {claims[name] for name in _CLAIMED if isinstance(claims.get(name), str)}
-    if len(named) != 1:
+    users = {claims[name] for name in _USER_CLAIMS if isinstance(claims.get(name), str)}
+    if len(users) != 1:
         raise NotIdentified("the JSON web token names no user, or two")
-    (user,) = named
+    (user,) = users
     if not _USER.fullmatch(user):
         raise NotIdentified("the JSON web token names no user of this host")
     return str(user)

@@ -1,1 +1,1 @@
-"""Reach Slurm through the commands on this host."""
+"""Reaches Slurm through the commands on this host."""

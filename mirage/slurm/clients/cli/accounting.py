@@ -18,7 +18,7 @@ from mirage.slurm.text.delimited_rows import SEPARATOR, Row
 from mirage.slurm.text.unread_rows import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
-_seldom = ThrottledLog(20)
+_throttled_log = ThrottledLog(20)
 
 _OWNERS_AT_ONCE = 8
 """The most owners whose contested texts are queried again, one call each. Further owners stay
@@ -51,61 +51,67 @@ class SacctClient:
         self._query, self._read, self._alarms = query, read, alarms
         self._fields: sacct.QueryFields | None = None
 
-    def fetch_answers(self, which: Sequence[str]) -> SacctAnswers:
+    def fetch_answers(self, selection: Sequence[str]) -> SacctAnswers:
         """Fetch both answers about the records that `which` chooses.
 
         `which` are options of `mirage.slurm.commands.sacct`.
         """
         fields = self._get_fields()
-        answer = self._query(sacct.build_argv(fields.facts, which))
+        answer = self._query(sacct.build_argv(fields.facts, selection))
         unread = Unread()
         facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
-        told = self._fetch_texts(fields.texts, which, facts) if facts else JobTexts()
-        return SacctAnswers(facts, told, tuple(unread.rows))
+        texts = self._fetch_texts(fields.texts, selection, facts) if facts else JobTexts()
+        return SacctAnswers(facts, texts, tuple(unread.rows))
 
     def settle_records(self, answers: SacctAnswers) -> Records:
-        """The records. Asks again where users have written into the answer, which says nothing of
-        slurmdbd: whoever minds how fast that answers counts `fetch_answers` alone."""
+        """Build the records. Asks sacct again about contested texts, in one call for each owner.
+
+        Time `fetch_answers` alone to measure how fast slurmdbd answers: how often this method asks
+        again depends on what users write.
+        """
         texts = self._settle_texts(self._get_fields().texts, answers)
         unread = Unread(list(answers.unread))
-        found = self._read.read_rows(
+        jobs = self._read.read_rows(
             "sacct",
-            lambda left_out: sacct.build_jobs(answers.facts, texts, left_out),
+            lambda rejects: sacct.build_jobs(answers.facts, texts, rejects),
             unread=unread,
         )
-        return Records(found, unread.job_ids)
+        return Records(jobs, unread.job_ids)
 
     def _get_fields(self) -> sacct.QueryFields:
         if self._fields is None:
-            known = self._query(sacct.build_helpformat_argv())
-            self._fields = self._read("sacct", lambda: sacct.choose_fields(known))
+            helpformat = self._query(sacct.build_helpformat_argv())
+            self._fields = self._read("sacct", lambda: sacct.choose_fields(helpformat))
         return self._fields
 
     def _settle_texts(self, names: Sequence[str], answers: SacctAnswers) -> dict[RecordKey, Row]:
-        told = answers.texts
-        settled, contested = told.select_settled(), told.group_contested()
-        forged = told.odd
+        job_texts = answers.texts
+        settled, contested = job_texts.select_settled(), job_texts.group_contested()
+        forged = job_texts.misattributed_rows
         for uid in _sample_owners(contested):
             keys = contested[uid]
-            alone: dict[RecordKey, Row] = {}
+            owner_texts: dict[RecordKey, Row] = {}
             for i in range(0, len(keys), _RECORDS_AT_ONCE):
-                some = {named: answers.facts[named] for named in keys[i : i + _RECORDS_AT_ONCE]}
-                alone |= self._fetch_owner_texts(names, uid, some)
-            settled |= alone
+                facts = {key: answers.facts[key] for key in keys[i : i + _RECORDS_AT_ONCE]}
+                owner_texts |= self._fetch_owner_texts(names, uid, facts)
+            settled |= owner_texts
             forged += sum(
-                is_forged(row, alone.get(named, {})) for named in keys for row in told.found[named]
+                is_forged(row, owner_texts.get(key, {}))
+                for key in keys
+                for row in job_texts.rows_by_record[key]
             )
         if forged:
             owners = sorted(contested)
-            whose = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
+            owner_names = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
             more = f" and {len(owners) - _OWNERS_AT_ONCE} more" * (len(owners) > _OWNERS_AT_ONCE)
             writers = (
-                ", ".join(sorted(told.collect_separator_writers())[:_OWNERS_AT_ONCE]) or "unknown"
+                ", ".join(sorted(job_texts.collect_separator_writers())[:_OWNERS_AT_ONCE])
+                or "unknown"
             )
             self._alarms.add_alarm(
                 f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
-                f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
-                "Mirage ignores all of them"
+                f"(separators stand in texts of uids {writers}), about jobs of uids "
+                f"{owner_names}{more}: Mirage ignores all of them"
             )
         return settled
 
@@ -118,23 +124,23 @@ class SacctClient:
         """
         if not uid.isdecimal():
             return {}
-        own = [
-            *sacct.build_id_options(named[0] for named in facts),
+        options = [
+            *sacct.build_id_options(key[0] for key in facts),
             *sacct.build_user_options(int(uid)),
         ]
         try:
-            return self._fetch_texts(names, own, facts).select_settled()
+            return self._fetch_texts(names, options, facts).select_settled()
         except ClusterError as error:
-            _seldom.log_event(
+            _throttled_log.log_event(
                 _log.warning, "texts of a user's records are left out", uid=uid, error=str(error)
             )
             return {}
 
     def _fetch_texts(
-        self, names: Sequence[str], which: Sequence[str], facts: Mapping[RecordKey, Row]
+        self, names: Sequence[str], selection: Sequence[str], facts: Mapping[RecordKey, Row]
     ) -> JobTexts:
         separator = make_separator()
-        answer = self._query(sacct.build_argv(names, which, separator))
+        answer = self._query(sacct.build_argv(names, selection, separator))
         return self._read("sacct", lambda: parse_texts(answer, names, separator, facts.keys()))
 
 

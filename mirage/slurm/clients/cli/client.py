@@ -1,6 +1,6 @@
 """A cluster reached through the Slurm commands on this host.
 
-What to say and how to read it lives in `mirage.slurm`.
+`mirage.slurm.commands` builds the commands and parses their answers; this module runs them.
 """
 
 import os
@@ -46,18 +46,20 @@ class SlurmCli:
         self,
         *,
         timeout_s: float = 15.0,
-        patience: BackoffSettings | None = None,
+        backoff: BackoffSettings | None = None,
     ) -> None:
         self._runner = CommandRunner(timeout_s=timeout_s)
-        # Where the clock runs fast (the testbed), whoever allows more seconds means these as well.
-        patience = patience or BackoffSettings(slow_s=max(SLOW_S, timeout_s / 10))
-        self._controller = QueryGate(patience)
-        # A look at accounting is two questions (mirage.slurm.commands.sacct).
-        self._accounting = QueryGate(replace(patience, slow_s=2 * patience.slow_s))
-        # slurmdbd too, and by itself: who may do what does not wait for a week of accounting.
-        self._people = QueryGate(patience)
-        # slurmctld too, and by itself: nobody waits for the queue because this does not read.
-        self._statistics = QueryGate(patience)
+        # In the testbed the clock runs fast. A time-out that was raised for it raises this too.
+        backoff = backoff or BackoffSettings(slow_s=max(SLOW_S, timeout_s / 10))
+        self._controller = QueryGate(backoff)
+        # A query of accounting is two calls of sacct (mirage.slurm.commands.sacct).
+        self._accounting = QueryGate(replace(backoff, slow_s=2 * backoff.slow_s))
+        # slurmdbd too, but with a gate of its own: permissions must not wait behind a query for a
+        # week of accounting.
+        self._permissions = QueryGate(backoff)
+        # slurmctld too, but with a gate of its own: trouble with statistics must not delay the
+        # queue.
+        self._statistics = QueryGate(backoff)
         self.alarms = ForgeryAlarms()
         """Alarms about text in Slurm's answers that Slurm did not write."""
         self._read = AnswerReader(self.alarms, self._runner.meter)
@@ -89,11 +91,11 @@ class SlurmCli:
 
     def fetch_roster(self) -> sacctmgr.Roster:
         """Fetch the Operators, and the coordinators with their accounts. Asks slurmdbd."""
-        return self._people.ask("roster", self._query_roster)
+        return self._permissions.ask("roster", self._query_roster)
 
     def fetch_accrue_limits(self) -> accrual_limits.AccrueLimits:
         """Fetch the limits on how many waiting jobs earn age. Asks slurmdbd."""
-        return self._people.ask("accrual", self._query_accrue_limits)
+        return self._permissions.ask("accrual", self._query_accrue_limits)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """Fetch the records of a span in one call. Callers divide a long span."""
@@ -103,10 +105,14 @@ class SlurmCli:
             )
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
-        wanted = sorted(set(job_ids))
-        some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
-        found = [self._query_records(f"jobs {ids}", sacct.build_id_options(ids)) for ids in some]
-        return Records.join_records(found, wanted)
+        wanted_ids = sorted(set(job_ids))
+        batches = (
+            wanted_ids[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted_ids), _JOBS_AT_ONCE)
+        )
+        answers = [
+            self._query_records(f"jobs {ids}", sacct.build_id_options(ids)) for ids in batches
+        ]
+        return Records.join_records(answers, wanted_ids)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         ids = sorted(set(job_ids))
@@ -121,13 +127,13 @@ class SlurmCli:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
         list stays."""
-        self._fetch_own_job(standby, owner, seen)
-        pinned = unpin or standby in self._pinned
-        self._run_move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
+        self._fetch_own_job(standby, owner, expected_dependency)
+        unpin_now = unpin or standby in self._pinned
+        self._run_move(scontrol.build_free_argv(standby, dependency, unpin=unpin_now))
         self._pinned.discard(standby)
 
     def pin_standby(
@@ -137,12 +143,14 @@ class SlurmCli:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        own = self._fetch_own_job(standby, owner, seen).asked_nodes
-        if own and standby not in self._pinned:
+        requested_nodes = self._fetch_own_job(standby, owner, expected_dependency).requested_nodes
+        if requested_nodes and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
-            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
+            raise ClusterRefused(
+                f"job {standby} asks for nodes itself ({requested_nodes}): it is not pinned"
+            )
         self._run_move(scontrol.build_pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
@@ -153,54 +161,56 @@ class SlurmCli:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         """Set the standby's dependency again. `unpin` as in `free_standby`."""
-        self._fetch_own_job(standby, owner, seen)
-        pinned = unpin or standby in self._pinned
-        self._run_move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
+        self._fetch_own_job(standby, owner, expected_dependency)
+        unpin_now = unpin or standby in self._pinned
+        self._run_move(scontrol.build_set_dependency_argv(standby, dependency, unpin=unpin_now))
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
         """Hold the job, with checks before and after: slurmctld would make a user's hold of an
         admin's.
 
-        An admin's hold that comes between the first look and the move (the time that scontrol
-        takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
-        that comes later stays, and is told.
+        One gap is left. An admin's hold between the first check and the move becomes a user's, and
+        nothing in Slurm shows it. The gap is as long as scontrol takes: 20 ms, and more on a busy
+        host. An admin's hold after the move stays, and raises JobChanged.
         """
-        holds.check_unheld(standby, self._fetch_own_job(standby, owner).shown)
+        holds.check_unheld(standby, self._fetch_own_job(standby, owner).components)
         self._run_move(scontrol.build_uhold_argv(standby))
-        shown = self._fetch_own_job(standby, owner).shown
-        if holds.is_hold_too_late(shown):
+        components = self._fetch_own_job(standby, owner).components
+        if holds.is_hold_too_late(components):
             self._run_move(scontrol.build_release_argv(standby))
-        holds.check_hold_made(standby, shown)
+        holds.check_hold_made(standby, components)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
         """Release the job after checking its hold, as slurmctld would lift an admin's hold too. An
         admin's hold that comes between check and move (as in `hold_job`) is lifted."""
-        holds.check_users_hold(standby, self._fetch_own_job(standby, owner).shown)
+        holds.check_users_hold(standby, self._fetch_own_job(standby, owner).components)
         self._run_move(scontrol.build_release_argv(standby))
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         """Cancel the job. A job that is already over stays as it is."""
         self._fetch_own_job(job_id, owner)
-        done = self._runner.run(scancel.build_argv(job_id))
+        result = self._runner.run(scancel.build_argv(job_id))
         _raise_complaint(
-            classify_move_error("scancel", done.code, scancel.filter_remarks(done.stderr))
+            classify_move_error("scancel", result.code, scancel.filter_remarks(result.stderr))
         )
 
     def _fetch_own_job(
-        self, job_id: JobId, owner: int, seen: str | None = None
+        self, job_id: JobId, owner: int, expected_dependency: str | None = None
     ) -> squeue.MoveTarget:
-        """Fetch the job before a move, without waiting for other queries. Raises ClusterRefused for
-        another user's job, JobChanged for a dependency that is not `seen`. What changes in the time
-        that the move itself takes (20 ms) is not found."""
+        """Fetch the job before a move, without waiting for other queries.
+
+        Raises ClusterRefused for another user's job, JobChanged for a dependency that is not the
+        expected one. A change during the move itself (20 ms) is not noticed.
+        """
         answer = self._run_query(squeue.build_move_target_argv(job_id))
-        standing = self._read("squeue", lambda: squeue.parse_move_target(answer))
-        refuse_another_owner(job_id, standing.uid, owner)
-        dependency_text.check_unchanged(job_id, standing.dependency, seen)
-        return standing
+        target = self._read("squeue", lambda: squeue.parse_move_target(answer))
+        refuse_another_owner(job_id, target.uid, owner)
+        dependency_text.check_unchanged(job_id, target.dependency, expected_dependency)
+        return target
 
     def _query_queue(self, job_ids: Sequence[JobId] = ()) -> Queue:
         separator, taken_at = make_separator(), self.read_clock()
@@ -227,23 +237,27 @@ class SlurmCli:
 
     def _query_roster(self) -> sacctmgr.Roster:
         levels = [
-            self._run_query(sacctmgr.build_show_level_argv(one)) for one in sacctmgr.OPERATORS
+            self._run_query(sacctmgr.build_show_level_argv(level)) for level in sacctmgr.OPERATORS
         ]
-        operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
+        operators = self._read(
+            "sacctmgr", lambda: [sacctmgr.parse_level(answer) for answer in levels]
+        )
         everywhere = self._run_query(sacctmgr.build_show_coordinators_argv())
-        found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
-        # Any of them: whose account is left out now is asked about another time.
-        some = min(len(found.doubtful), _DOUBTS)
-        asked = secrets.SystemRandom().sample(found.doubtful, some)
-        if found.doubtful or found.left_out:
-            left_out = found.left_out + len(found.doubtful) - some
+        coordinators = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
+        # A random choice, so that an account that is left out now is queried another time.
+        count = min(len(coordinators.doubtful), _DOUBTS)
+        chosen = secrets.SystemRandom().sample(coordinators.doubtful, count)
+        if coordinators.doubtful or coordinators.unsafe_count:
+            left_out = coordinators.unsafe_count + len(coordinators.doubtful) - count
             self.alarms.add_alarm(
                 "names of accounts look like rows of other accounts, such as "
-                f"{', '.join(asked[:8])}: "
-                f"{some} are queried one by one, {left_out} are left out"
+                f"{', '.join(chosen[:8])}: "
+                f"{count} are queried one by one, {left_out} are left out"
             )
-        alone = {name: self._query_coordinators(name) for name in asked}
-        return sacctmgr.build_roster(frozenset().union(*operators), {**found.by_account, **alone})
+        confirmed = {name: self._query_coordinators(name) for name in chosen}
+        return sacctmgr.build_roster(
+            frozenset().union(*operators), {**coordinators.by_account, **confirmed}
+        )
 
     def _query_accrue_limits(self) -> accrual_limits.AccrueLimits:
         name = self.fetch_site_config().cluster_name
@@ -255,19 +269,19 @@ class SlurmCli:
         answer = self._run_query(sacctmgr.build_show_coordinators_argv(account))
         return self._read("sacctmgr", lambda: sacctmgr.parse_account_coordinators(answer))
 
-    def _query_records(self, key: str, which: Sequence[str]) -> Records:
+    def _query_records(self, key: str, selection: Sequence[str]) -> Records:
         return self._sacct.settle_records(
-            self._accounting.ask(key, lambda: self._sacct.fetch_answers(which))
+            self._accounting.ask(key, lambda: self._sacct.fetch_answers(selection))
         )
 
-    def _run_query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
-        done = self._runner.run(argv, more)
-        _raise_complaint(classify_query_error(argv[0], done.code, done.stderr))
-        return done.stdout
+    def _run_query(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+        result = self._runner.run(argv, environment)
+        _raise_complaint(classify_query_error(argv[0], result.code, result.stderr))
+        return result.stdout
 
     def _run_move(self, argv: Sequence[str]) -> None:
-        done = self._runner.run(argv)
-        _raise_complaint(classify_move_error(argv[0], done.code, done.stderr))
+        result = self._runner.run(argv)
+        _raise_complaint(classify_move_error(argv[0], result.code, result.stderr))
 
 
 def get_own_name() -> str:

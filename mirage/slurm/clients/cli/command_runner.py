@@ -33,13 +33,14 @@ class CommandRunner:
         self._timeout_s = timeout_s
         self.meter = CallStats()
 
-    def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> CommandResult:
-        """Return the answer, whatever its exit code. Raises ClusterUnavailable if there is none.
+    def run(self, argv: Sequence[str], variables: Mapping[str, str] | None = None) -> CommandResult:
+        """Run a command and return its result, whatever the exit code.
 
-        `more` are variables of its environment, which no other user can read.
+        `variables` are added to the command's environment, which no other user can read. Raises
+        ClusterUnavailable if the command cannot be run or does not end in time.
         """
         with self.meter.count_call(argv[0]):
-            return _run_command(argv, _build_environment(more or {}), self._timeout_s)
+            return _run_command(argv, _build_environment(variables or {}), self._timeout_s)
 
     def get_usage(self) -> Mapping[str, CallTotals]:
         """Return the calls' totals by command."""
@@ -85,9 +86,9 @@ def _run_command(
     )
 
 
-def _build_environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
-    return {**kept, **PLAIN_ANSWERS, **more}
+def _build_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
+    return {**inherited, **PLAIN_ANSWERS, **variables}
 
 
 def _kill_process(process: subprocess.Popen[bytes]) -> None:

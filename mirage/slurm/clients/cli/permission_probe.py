@@ -2,11 +2,11 @@
 
 The answers of Slurm 22.05.8 were found with tests/acceptance/identity/test_abilities_real.py:
 
-- `scontrol update` of a job that is not there says nothing: "Invalid job id" to everybody.
-- `scontrol update` of a reservation that is not there asks for Operator first: "Requested
+- `scontrol update` of a job that does not exist shows nothing: "Invalid job id" to everybody.
+- `scontrol update` of a reservation that does not exist first checks for Operator: "Requested
   reservation is invalid" to Operators, "Invalid user id" to all others. It changes nothing.
-- One's own jobs: a held job of one's own, which never starts, is moved and cancelled.
-- `sbatch --test-only` costs a job number.
+- To try moves of own jobs, a held job, which never starts, is submitted, moved and cancelled.
+- `sbatch --test-only` uses up a job number.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -26,55 +26,65 @@ class ProbedPermission:
     move: str
     """One of queue, sacct, free, pin, hold and submit."""
     may: bool | None
-    """None: Slurm did not say."""
-    told: str
+    """None: Slurm did not show it."""
+    explanation: str
 
 
 def probe_permissions(
     runner: CommandRunner,
     *,
     hides_jobs: bool,
-    operator: bool | None,
+    is_operator: bool | None,
     accounts: Collection[str] = frozenset(),
 ) -> list[ProbedPermission]:
     """Try each move and list the permissions found, in the order of `ProbedPermission.move`.
 
     `hides_jobs`: PrivateData hides jobs; `accounts`: those that this account coordinates.
     """
-    found = [_probe_queue(runner, hidden=hides_jobs and operator is not True), _probe_sacct(runner)]
-    if operator:
-        found += [
-            ProbedPermission(move=m, may=True, told="of everybody's jobs (Operator)") for m in MOVES
+    permissions = [
+        _probe_queue(runner, hides_others=hides_jobs and is_operator is not True),
+        _probe_sacct(runner),
+    ]
+    if is_operator:
+        permissions += [
+            ProbedPermission(move=m, may=True, explanation="of everybody's jobs (Operator)")
+            for m in MOVES
         ]
     else:
-        found += [_extend_for_coordinator(own, accounts) for own in _probe_own_moves(runner)]
-    return [*found, _probe_submit(runner)]
+        permissions += [
+            _extend_for_coordinator(permission, accounts) for permission in _probe_own_moves(runner)
+        ]
+    return [*permissions, _probe_submit(runner)]
 
 
 def _extend_for_coordinator(own: ProbedPermission, accounts: Collection[str]) -> ProbedPermission:
     """Add a coordinator's permission: to do to the account's jobs what their owners may do."""
     if not accounts:
         return own
-    whose = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
+    scope = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
     if not own.may:
-        return ProbedPermission(move=own.move, may=True, told=f"{whose}; of one's own: {own.told}")
-    return ProbedPermission(move=own.move, may=True, told=f"{whose} and one's own, not of others'")
+        return ProbedPermission(
+            move=own.move, may=True, explanation=f"{scope}; of one's own: {own.explanation}"
+        )
+    return ProbedPermission(
+        move=own.move, may=True, explanation=f"{scope} and one's own, not of others'"
+    )
 
 
 def is_operator(runner: CommandRunner) -> bool | None:
     """Return whether this account is an Operator; None: Slurm does not show it."""
     try:
-        done = runner.run(scontrol.build_operator_probe_argv())
+        result = runner.run(scontrol.build_operator_probe_argv())
     except ClusterError:
         return None
-    return scontrol.parse_operator_probe(done.stderr + done.stdout)
+    return scontrol.parse_operator_probe(result.stderr + result.stdout)
 
 
-def _probe_queue(runner: CommandRunner, *, hidden: bool) -> ProbedPermission:
+def _probe_queue(runner: CommandRunner, *, hides_others: bool) -> ProbedPermission:
     def ask_squeue() -> str:
         _run_query(runner, ["squeue", "--noheader", "--me", "--format=%i"])
-        seen = "of one's own alone (PrivateData): the view is partial"
-        return seen if hidden else "of everybody's jobs"
+        partial_view = "of one's own alone (PrivateData): the view is partial"
+        return partial_view if hides_others else "of everybody's jobs"
 
     return _try_action("queue", ask_squeue)
 
@@ -93,8 +103,8 @@ def _probe_own_moves(runner: CommandRunner) -> list[ProbedPermission]:
     try:
         job_id = _submit_held_job(runner)
     except MirageError as error:
-        why = f"there is no job to try it with: {error}"
-        return [ProbedPermission(move=move, may=None, told=why) for move in MOVES]
+        explanation = f"there is no job to try it with: {error}"
+        return [ProbedPermission(move=move, may=None, explanation=explanation) for move in MOVES]
     try:
         return [_probe_move(runner, move, argv) for move, argv in _build_trials(runner, job_id)]
     finally:
@@ -102,11 +112,13 @@ def _probe_own_moves(runner: CommandRunner) -> list[ProbedPermission]:
 
 
 def _submit_held_job(runner: CommandRunner) -> JobId:
-    done = runner.run(sbatch.build_held_argv())
-    complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
+    result = runner.run(sbatch.build_held_argv())
+    complaint = classify_move_error(
+        "sbatch", result.code, "" if result.code == 0 else result.stderr
+    )
     if complaint is not None:
         raise complaint
-    return sbatch.parse_job_id(done.stdout)
+    return sbatch.parse_job_id(result.stdout)
 
 
 def _build_trials(runner: CommandRunner, job_id: JobId) -> list[tuple[str, list[str]]]:
@@ -121,8 +133,8 @@ def _build_trials(runner: CommandRunner, job_id: JobId) -> list[tuple[str, list[
 
 def _probe_move(runner: CommandRunner, move: str, argv: Sequence[str]) -> ProbedPermission:
     def run_move() -> str:
-        done = runner.run(argv)
-        complaint = classify_move_error(argv[0], done.code, done.stderr)
+        result = runner.run(argv)
+        complaint = classify_move_error(argv[0], result.code, result.stderr)
         if complaint is not None:
             raise complaint
         return "of one's own jobs, not of others' (neither Operator nor coordinator)"
@@ -132,8 +144,10 @@ def _probe_move(runner: CommandRunner, move: str, argv: Sequence[str]) -> Probed
 
 def _probe_submit(runner: CommandRunner) -> ProbedPermission:
     def test_submission() -> str:
-        done = runner.run(sbatch.build_test_only_argv())
-        complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
+        result = runner.run(sbatch.build_test_only_argv())
+        complaint = classify_move_error(
+            "sbatch", result.code, "" if result.code == 0 else result.stderr
+        )
         if complaint is not None:
             raise complaint
         return "jobs of one's own"
@@ -141,15 +155,15 @@ def _probe_submit(runner: CommandRunner) -> ProbedPermission:
     return _try_action("submit", test_submission)
 
 
-def _try_action(move: str, act: Callable[[], str]) -> ProbedPermission:
+def _try_action(move: str, action: Callable[[], str]) -> ProbedPermission:
     try:
-        return ProbedPermission(move=move, may=True, told=act())
+        return ProbedPermission(move=move, may=True, explanation=action())
     except MirageError as error:
-        return ProbedPermission(move=move, may=False, told=str(error))
+        return ProbedPermission(move=move, may=False, explanation=str(error))
 
 
 def _run_query(runner: CommandRunner, argv: Sequence[str]) -> None:
-    done = runner.run(argv)
-    complaint = classify_query_error(argv[0], done.code, done.stderr)
+    result = runner.run(argv)
+    complaint = classify_query_error(argv[0], result.code, result.stderr)
     if complaint is not None:
         raise complaint

@@ -1,1 +1,1 @@
-"""Reach Slurm through slurmrestd."""
+"""Reaches Slurm through slurmrestd."""

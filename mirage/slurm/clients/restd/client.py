@@ -1,6 +1,7 @@
-"""A cluster reached through slurmrestd. docs/decisions/0016 says what of 22.05.8's it cannot do.
+"""A cluster reached through slurmrestd.
 
-What to say and how to read it lives in `mirage.slurm.restd.envelope` and its sisters.
+`mirage.slurm.restd` builds the requests' bodies and parses the answers; this module sends them.
+docs/decisions/0016 says what slurmrestd of 22.05.8 cannot do.
 """
 
 import time
@@ -41,16 +42,17 @@ class Slurmrestd:
         http: RestHttp,
         *,
         commands: SlurmCli | None = None,
-        patience: BackoffSettings | None = None,
+        backoff: BackoffSettings | None = None,
     ) -> None:
-        """`commands` does what slurmrestd cannot do."""
+        """`commands` does the moves that slurmrestd cannot do; None: such moves are refused."""
         self.http = http
         self.commands = commands
-        patience = patience or BackoffSettings(slow_s=SLOW_S)
-        self._controller = QueryGate(patience)
-        self._accounting = QueryGate(patience)
-        # slurmctld too, and by itself: nobody waits for the queue because this does not read.
-        self._statistics = QueryGate(patience)
+        backoff = backoff or BackoffSettings(slow_s=SLOW_S)
+        self._controller = QueryGate(backoff)
+        self._accounting = QueryGate(backoff)
+        # slurmctld too, but with a gate of its own: trouble with statistics must not delay the
+        # queue.
+        self._statistics = QueryGate(backoff)
         self._pinned: set[JobId] = set()
         self.alarms = ForgeryAlarms() if commands is None else commands.alarms
         """Alarms about text in Slurm's answers that Slurm did not write."""
@@ -74,16 +76,16 @@ class Slurmrestd:
         return self._controller.ask("queue", self._query_queue)
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
-        """Fetch each job by itself, so that one that does not read costs no other."""
-        taken_at, found, unread = self.read_clock(), [], set[JobId]()
+        """Fetch each job by itself, so that one unreadable job costs no other job."""
+        taken_at, jobs, unread = self.read_clock(), [], set[JobId]()
         for job_id in sorted(set(job_ids)):
             try:
                 job = self._moves.fetch_job(job_id)
             except UnreadableAnswer:
                 unread.add(job_id)
             else:
-                found += [] if job is None else [job]
-        return Queue.from_jobs(taken_at, found, frozenset(unread))
+                jobs += [] if job is None else [job]
+        return Queue.from_jobs(taken_at, jobs, frozenset(unread))
 
     def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._query_nodes)
@@ -101,17 +103,22 @@ class Slurmrestd:
             yield from self._query_records(f"history {since} {until}", lambda _: span)
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
-        wanted = sorted(set(job_ids))
-        some = [wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE)]
-        found = [
-            self._query_records(f"jobs {ids}", partial(history.build_id_query, ids)) for ids in some
+        wanted_ids = sorted(set(job_ids))
+        batches = [
+            wanted_ids[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted_ids), _JOBS_AT_ONCE)
         ]
-        return Records.join_records(found, wanted)
+        answers = [
+            self._query_records(f"jobs {ids}", partial(history.build_id_query, ids))
+            for ids in batches
+        ]
+        return Records.join_records(answers, wanted_ids)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         """Fetch each job by itself, as the queue's own answer is many times as long."""
-        found = {job_id: self._query_requested_nodes(job_id) for job_id in sorted(set(job_ids))}
-        return {job_id: asked for job_id, asked in found.items() if asked}
+        node_lists = {
+            job_id: self._query_requested_nodes(job_id) for job_id in sorted(set(job_ids))
+        }
+        return {job_id: node_list for job_id, node_list in node_lists.items() if node_list}
 
     def free_standby(
         self,
@@ -120,11 +127,13 @@ class Slurmrestd:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         """Release the standby. `unpin`: an earlier process pinned it. Otherwise a user's own node
         list stays."""
-        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
+        self._update_standby(
+            standby, owner, dependency, unpin=unpin, expected_dependency=expected_dependency
+        )
 
     def pin_standby(
         self,
@@ -133,12 +142,16 @@ class Slurmrestd:
         owner: int,
         dependency: str,
         node_list: str,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
-        own = self._moves.fetch_own_job(standby, owner, seen).read_requested_nodes()
-        if own and standby not in self._pinned:
+        requested_nodes = self._moves.fetch_own_job(
+            standby, owner, expected_dependency
+        ).read_requested_nodes()
+        if requested_nodes and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
-            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
+            raise ClusterRefused(
+                f"job {standby} asks for nodes itself ({requested_nodes}): it is not pinned"
+            )
         self._moves.update_job(standby, dependency, node_list)
         self._pinned.add(standby)
 
@@ -149,17 +162,25 @@ class Slurmrestd:
         owner: int,
         dependency: str,
         unpin: bool = False,
-        seen: str | None = None,
+        expected_dependency: str | None = None,
     ) -> None:
         """Set the standby's dependency again. `unpin` as in `free_standby`."""
-        self._update_standby(standby, owner, dependency, unpin=unpin, seen=seen)
+        self._update_standby(
+            standby, owner, dependency, unpin=unpin, expected_dependency=expected_dependency
+        )
 
     def _update_standby(
-        self, standby: JobId, owner: int, dependency: str, *, unpin: bool, seen: str | None
+        self,
+        standby: JobId,
+        owner: int,
+        dependency: str,
+        *,
+        unpin: bool,
+        expected_dependency: str | None,
     ) -> None:
-        self._moves.fetch_own_job(standby, owner, seen)
-        pinned = unpin or standby in self._pinned
-        self._moves.update_job(standby, dependency, "" if pinned else None)
+        self._moves.fetch_own_job(standby, owner, expected_dependency)
+        unpin_now = unpin or standby in self._pinned
+        self._moves.update_job(standby, dependency, "" if unpin_now else None)
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
@@ -211,40 +232,43 @@ class Slurmrestd:
         reply = self._get_reply("diag")
         return self._read("slurmrestd", lambda: diagnosis.parse_diagnosis(reply.body))
 
-    def _get_reply(self, what: str) -> Reply:
-        return self._session.send_query(lambda v: self.http.get(f"/slurm/{v.version}/{what}", what))
+    def _get_reply(self, path: str) -> Reply:
+        return self._session.send_query(lambda v: self.http.get(f"/slurm/{v.version}/{path}", path))
 
-    def _query_records(self, key: str, which: Callable[[Dialect], Query]) -> Records:
+    def _query_records(self, key: str, build_query: Callable[[Dialect], Query]) -> Records:
         def request_records(version: Dialect) -> Reply:
             if not version.accounting:
-                # The next question finds a slurmrestd that was started anew with that plugin.
+                # Forget the dialect: the next query then notices a slurmrestd that was restarted
+                # with the plugin.
                 self._session.forget_dialect()
                 raise _build_unserved_error(version, self.commands)
-            query = [*which(version), *history.build_completeness_query(version)]
+            query = [*build_query(version), *history.build_completeness_query(version)]
             return self.http.get(f"/slurmdb/{version.version}/jobs", "accounting", query)
 
         reply = self._accounting.ask(key, lambda: self._session.send_query(request_records))
         unread = Unread()
-        found = self._read.read_rows(
+        jobs = self._read.read_rows(
             "slurmrestd",
-            lambda left_out: history.parse_records(reply.body, left_out),
+            lambda rejects: history.parse_records(reply.body, rejects),
             kind="rest:accounting",
             unread=unread,
         )
-        return Records(found, unread.job_ids)
+        return Records(jobs, unread.job_ids)
 
 
 def _build_unserved_error(version: Dialect, commands: SlurmCli | None) -> ClusterError:
-    """Build the error of a question about accounting, where slurmrestd serves no `/slurmdb`: a site
-    without accounting, or slurmrestd started without that plugin. scontrol decides, where there is.
+    """Build the error of a query of accounting if slurmrestd serves no `/slurmdb`.
 
-    Where a site keeps no accounting slurmrestd does not start with that plugin. From 23.11 on it
-    loads both by itself, so whoever leaves it out has a reason; v0.0.38 wants both named.
+    Either the site keeps no accounting, or slurmrestd was started without that plugin. scontrol
+    tells which, if this host has it. Without scontrol the version decides: slurmrestd of v0.0.38
+    loads only the plugins that are named, so the plugin may have been forgotten. From 23.11 on
+    slurmrestd loads both plugins by default, so the site must have left it out on purpose, for
+    example because slurmrestd does not start with it where there is no accounting.
     """
-    told = f"slurmrestd serves no /slurmdb/{version.version}"
+    message = f"slurmrestd serves no /slurmdb/{version.version}"
     if version.version == EARLIEST if commands is None else commands.fetch_site_config().accounting:
-        return ClusterUnavailable(f"{told}: start it without -s, or name that plugin in -s too")
+        return ClusterUnavailable(f"{message}: start it without -s, or name that plugin in -s too")
     return AccountingOff(
-        f"{told}: accounting storage is disabled here, or slurmrestd was started without that "
+        f"{message}: accounting storage is disabled here, or slurmrestd was started without that "
         "plugin (-s)"
     )

@@ -1,7 +1,8 @@
-"""HTTP to one slurmrestd, over a unix socket or TCP: JSON, or a sentence why there is none.
+"""HTTP to one slurmrestd, over a unix socket or TCP: returns JSON, or raises a sentence on why not.
 
-Each request has a connection of its own and an end in time: an old slurmrestd is restarted often,
-and one that sends a byte now and then would hold a reader for ever.
+Each request has a connection of its own, since an old slurmrestd is restarted often. Each request
+also has one deadline for all of its answer. A time-out for each read would not do: a slurmrestd
+that sends a byte now and then would hold the reader for ever.
 """
 
 import http.client
@@ -25,11 +26,13 @@ _log = structlog.get_logger(__name__)
 UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
 """The most bytes of an answer. A longer answer is an error."""
-_AT_ONCE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
 """Parameters of a request. A sequence may hold a parameter several times."""
-_FIRST_OF_REST = 9000
-_CALLER = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED})
+_FIRST_REST_ERROR = 9000
+_UNKNOWN_CALLER_STATUSES = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED}
+)
 """Statuses for an unknown caller, whatever errors of Slurm come with them."""
 
 
@@ -42,7 +45,7 @@ class Reply:
 
 
 class PathNotServed(ClusterUnavailable):
-    """True for a 404: slurmrestd does not serve this path, or no longer serves it."""
+    """HTTP 404: slurmrestd does not serve this path, or no longer serves it."""
 
 
 class RestHttp:
@@ -90,9 +93,9 @@ class RestHttp:
         self, method: str, path: str, kind: str, *, query: Query = (), body: Any = None
     ) -> Reply:
         with self.meter.count_call(f"rest:{kind}"):
-            told = None if self._identity is None else self._identity()
+            token = None if self._identity is None else self._identity()
             headers = {"Accept": "application/json"} | (
-                {} if told is None else told.build_headers()
+                {} if token is None else token.build_headers()
             )
             if body is not None:
                 headers["Content-Type"] = "application/json"
@@ -103,9 +106,9 @@ class RestHttp:
             except TimeoutError as error:
                 raise self._build_timeout_error() from error
             except (OSError, http.client.HTTPException) as error:
-                said = str(error) or type(error).__name__
+                reason = str(error) or type(error).__name__
                 raise ClusterUnavailable(
-                    f"slurmrestd at {self.url} broke its answer off: {said}"
+                    f"slurmrestd at {self.url} broke its answer off: {reason}"
                 ) from error
             return self._parse_reply(path, status, raw)
 
@@ -114,14 +117,14 @@ class RestHttp:
     ) -> tuple[int, bytes]:
         """Send a request. slurmrestd 22.05 sometimes drops a connection: a query is then repeated
         once, in the time that is left. A move is not repeated, as it may have been made."""
-        until = self._clock() + self._timeout_s
+        deadline = self._clock() + self._timeout_s
         try:
-            return self._send_once(method, target, headers, body, until)
+            return self._send_once(method, target, headers, body, deadline)
         except ConnectionResetError:
             if method != "GET":
                 raise
             _log.info("slurmrestd dropped a connection; asked once more", url=self.url)
-            return self._send_once(method, target, headers, body, until)
+            return self._send_once(method, target, headers, body, deadline)
 
     def _send_once(
         self,
@@ -129,35 +132,36 @@ class RestHttp:
         target: str,
         headers: Mapping[str, str],
         body: bytes | None,
-        until: float,
+        deadline: float,
     ) -> tuple[int, bytes]:
-        left_s = until - self._clock()
+        left_s = deadline - self._clock()
         if left_s <= 0:
             raise TimeoutError
         connection = self._create_connection(left_s)
         try:
             self._open_connection(connection)
             connection.request(method, target, body=body, headers=dict(headers))
-            # The answer takes the socket over, and with it its time-out.
-            held = connection.sock
+            # `getresponse` takes the socket away from the connection; it is needed to set the
+            # time-out of each read.
+            sock = connection.sock
             answer = connection.getresponse()
             with answer:
-                return answer.status, self._read_content(answer, held, until)
+                return answer.status, self._read_content(answer, sock, deadline)
         finally:
             connection.close()
 
     def _read_content(
-        self, answer: http.client.HTTPResponse, held: socket.socket, until: float
+        self, answer: http.client.HTTPResponse, sock: socket.socket, deadline: float
     ) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
-            left_s = until - self._clock()
+            left_s = deadline - self._clock()
             if left_s <= 0:
                 raise TimeoutError
             if not answer.isclosed():
-                held.settimeout(left_s)
-            part = answer.read1(_AT_ONCE)
+                sock.settimeout(left_s)
+            part = answer.read1(_CHUNK_BYTES)
             if not part:
                 break
             parts.append(part)
@@ -193,23 +197,27 @@ class RestHttp:
 
     def _parse_reply(self, path: str, status: int, raw: bytes) -> Reply:
         body = _parse_json(raw)
-        sentence = _STATUS.get(status)
-        # 24.11 and later give an answer of Slurm's, such as an unknown job, a status of its own.
-        if sentence is not None and (status in _CALLER or not _is_slurm_error(body)):
+        sentence = _STATUS_SENTENCES.get(status)
+        # From 24.11 on an error of Slurm's own, such as an unknown job, has a status of 400 or
+        # more too. It is no fault of slurmrestd, so it is returned.
+        if sentence is not None and (
+            status in _UNKNOWN_CALLER_STATUSES or not _is_slurm_error(body)
+        ):
             error = PathNotServed if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
             raise error(f"slurmrestd at {self.url}: {sentence} (HTTP {status}, {path})")
         if body is None:
-            said = raw[:80].decode(errors="replace")
+            excerpt = raw[:80].decode(errors="replace")
             raise ClusterUnavailable(
-                f"slurmrestd at {self.url}: HTTP {status} without JSON: {said!r}"
+                f"slurmrestd at {self.url}: HTTP {status} without JSON: {excerpt!r}"
             )
         return Reply(status=status, body=body)
 
 
 def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; None: it is none."""
+    """Parse JSON; None: the bytes are no JSON."""
     try:
-        # Users write bytes that are no UTF-8 into comments, and slurmrestd hands them on.
+        # Users may write bytes into comments that are not UTF-8, and slurmrestd sends them as they
+        # are.
         return json.loads(raw.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
@@ -217,9 +225,9 @@ def _parse_json(raw: bytes) -> Any:
 
 def _is_slurm_error(body: Any) -> bool:
     """Return whether the error is Slurm's own; slurmrestd's own errors begin at 9000."""
-    told = body.get("errors") if isinstance(body, dict) else None
-    numbers = [e.get("error_number") for e in told or () if isinstance(e, dict)]
-    return any(isinstance(n, int) and 0 < n < _FIRST_OF_REST for n in numbers)
+    errors = body.get("errors") if isinstance(body, dict) else None
+    numbers = [e.get("error_number") for e in errors or () if isinstance(e, dict)]
+    return any(isinstance(n, int) and 0 < n < _FIRST_REST_ERROR for n in numbers)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -228,17 +236,17 @@ class _UnixConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unix_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.settimeout(self.timeout)
-            made.connect(self._path)
+            unix_socket.settimeout(self.timeout)
+            unix_socket.connect(self._path)
         except BaseException:
-            made.close()
+            unix_socket.close()
             raise
-        self.sock = made
+        self.sock = unix_socket
 
 
-_STATUS = {
+_STATUS_SENTENCES = {
     301: "it redirects: set cluster.rest_url to that",
     302: "it redirects: set cluster.rest_url to that",
     307: "it redirects: set cluster.rest_url to that",

@@ -1,4 +1,5 @@
-"""Talks to slurmrestd: finds its version, and tells success, refusal and no answer apart."""
+"""Sends requests to slurmrestd in its API version, and tells success, refusal and no answer
+apart."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from mirage.slurm.clients.restd.http import PathNotServed, Reply, RestHttp
 from mirage.slurm.restd import envelope, history
 from mirage.slurm.text.command_errors import is_accounting_off, is_refusal, is_unreachable
 
-_BAD = 400
+_FIRST_ERROR_STATUS = 400
 T = TypeVar("T")
 DialectRequest = Callable[[envelope.Dialect], Reply]
 
@@ -38,47 +39,49 @@ class RestSession:
         with self._lock:
             self._dialect = None
 
-    def send_query(self, ask: DialectRequest) -> Reply:
+    def send_query(self, request: DialectRequest) -> Reply:
         """Return the answer of a query, or raise its error. Only a clear refusal is
         ClusterRefused."""
-        reply = self.send_in_dialect(ask)
-        said = self.format_complaints(reply, ignored=history.NOTHING_FOUND)
-        if said is None:
+        reply = self.send_in_dialect(request)
+        complaint = self.format_complaints(reply, ignored=history.NOTHING_FOUND)
+        if complaint is None:
             return reply
-        if is_accounting_off(said):
-            raise AccountingOff(said)
-        raise ClusterRefused(said) if is_refusal(said) else ClusterUnavailable(said)
+        if is_accounting_off(complaint):
+            raise AccountingOff(complaint)
+        raise ClusterRefused(complaint) if is_refusal(complaint) else ClusterUnavailable(complaint)
 
-    def send_move(self, what: str, tell: DialectRequest, *, ignored: int | None = None) -> Reply:
+    def send_move(
+        self, action: str, request: DialectRequest, *, ignored: int | None = None
+    ) -> Reply:
         """Return the answer of a move, or raise its error. Every error that is not about reaching
         Slurm is a refusal."""
-        reply = self.send_in_dialect(tell)
-        said = self.format_complaints(reply, ignored=ignored)
-        if said is None:
+        reply = self.send_in_dialect(request)
+        complaint = self.format_complaints(reply, ignored=ignored)
+        if complaint is None:
             return reply
-        told = f"slurmrestd, {what}: {said}"
-        raise ClusterUnavailable(told) if self._is_unreached(reply) else ClusterRefused(told)
+        message = f"slurmrestd, {action}: {complaint}"
+        raise ClusterUnavailable(message) if self._is_unreached(reply) else ClusterRefused(message)
 
     def format_complaints(self, reply: Reply, *, ignored: int | None = None) -> str | None:
         """Return the complaints of a reply in one line; None for a good reply."""
-        found = self.list_complaints(reply)
-        held = [each for each in found if ignored is None or each.number != ignored]
-        if not held and (reply.status < _BAD or found):
+        errors = self.list_complaints(reply)
+        relevant = [error for error in errors if ignored is None or error.number != ignored]
+        if not relevant and (reply.status < _FIRST_ERROR_STATUS or errors):
             return None
-        told = list(dict.fromkeys(map(str, held)))
-        return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
+        texts = list(dict.fromkeys(map(str, relevant)))
+        return f"{'; '.join(texts)[:500] or 'no word of why'} (HTTP {reply.status})"
 
-    def send_in_dialect(self, ask: DialectRequest) -> Reply:
+    def send_in_dialect(self, request: DialectRequest) -> Reply:
         """Send a request. A 404 means that slurmrestd was replaced: it did nothing, and the request
         is sent once more in its version."""
-        spoken = self.get_dialect()
+        dialect = self.get_dialect()
         try:
-            return ask(spoken)
+            return request(dialect)
         except PathNotServed:
             self.forget_dialect()
-            if self.get_dialect() == spoken:
+            if self.get_dialect() == dialect:
                 raise
-            return ask(self.get_dialect())
+            return request(self.get_dialect())
 
     def read_answer(self, parse: Callable[[], T]) -> T:
         """Return the value that `parse` reads. Raises ClusterUnavailable if it cannot."""
@@ -88,11 +91,14 @@ class RestSession:
         return self.read_answer(lambda: envelope.list_errors(reply.body))
 
     def _is_unreached(self, reply: Reply) -> bool:
-        """Return the error, judged by Slurm's own texts, as a description may hold the socket's
-        path."""
-        found = self.list_complaints(reply)
+        """Return whether the reply means that Slurm was not reached.
+
+        Only Slurm's own error texts count: a description may hold the socket's path, and so any
+        word.
+        """
+        errors = self.list_complaints(reply)
         return (
-            not found
-            or all(each.number == -1 for each in found)
-            or any(is_unreachable(each.error) for each in found)
+            not errors
+            or all(error.number == -1 for error in errors)
+            or any(is_unreachable(error.error) for error in errors)
         )

@@ -1,7 +1,7 @@
 """The service's own JSON Web Token for slurmrestd, from a file.
 
-Nothing is verified here: slurmctld does that. What a token says of itself is read to tell an old
-one from a bad one, which slurmrestd of 22.05.8 does not: to both it answers 500.
+Nothing is verified here: slurmctld does that. The token's claims are read to tell an expired token
+from a bad one. slurmrestd of 22.05.8 does not tell them apart: it answers 500 to both.
 """
 
 import base64
@@ -35,13 +35,13 @@ class RestToken:
         return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self.text}
 
 
-def parse_token(said: str, *, user: str = "") -> RestToken:
+def parse_token(text: str, *, user: str = "") -> RestToken:
     """Parse the token in a file or an answer, alone or as `scontrol token` prints it.
 
     Raises ValueError, whose message shows nothing of the token. `user` takes precedence over the
     token's own claim.
     """
-    match = _TOKEN.fullmatch(said.strip())
+    match = _TOKEN.fullmatch(text.strip())
     if match is None:
         raise ValueError("holds no JSON Web Token")
     claims = _parse_claims(match["token"])
@@ -59,10 +59,10 @@ def parse_token(said: str, *, user: str = "") -> RestToken:
 def _parse_claims(token: str) -> dict[str, Any]:
     payload = token.split(".")[1]
     try:
-        found = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (binascii.Error, ValueError):
         raise ValueError("holds a token whose claims do not read") from None
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}
 
 
 class TokenFile:
@@ -81,11 +81,11 @@ class TokenFile:
         try:
             token = parse_token(_read_private_text(self.path), user=self._user)
         except (OSError, ValueError) as error:
-            told = error.strerror if isinstance(error, OSError) else str(error)
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             if isinstance(error, UnicodeError):
-                told = "holds no JSON Web Token"
+                reason = "holds no JSON Web Token"
             raise ClusterUnavailable(
-                f"cluster.rest_token_file {self.path}: {told} (`scontrol token` makes one)"
+                f"cluster.rest_token_file {self.path}: {reason} (`scontrol token` makes one)"
             ) from None
         if token.expires is not None and token.expires <= self._clock():
             raise ClusterUnavailable(

@@ -1,6 +1,6 @@
 """Serves the admins' routes: kill switch, limits, models, cost of Slurm calls, service status.
 
-Each route calls a function of `services`; the page Admin calls the same functions.
+The page Admin calls the same functions of `reports`, `provision` and `policies`.
 """
 
 from typing import Annotated
@@ -21,14 +21,14 @@ from mirage.web.shared.model_paths import ModelNamePath, ModelVersionPath
 
 router = APIRouter(tags=["admin"])
 
-# ruff: noqa: ARG001 - an admin is asked for by being named
+# ruff: noqa: ARG001 - the parameter `admin` alone makes a route require an admin
 
 
 @router.get("/kill", operation_id="getKillSwitch", responses=describe_read_errors(401, 403))
-def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
+def get_kill_switch(context: Context, admin: Admin, tx: Reading) -> schemas.KillSwitch:
     """List the ways by which the kill switch is pulled, and how to release each."""
     return views.serialize_kill_switch(
-        kill_switch.list_pulls(tx, given.cluster_id), given.kill_file
+        kill_switch.list_pulls(tx, context.cluster_id), context.kill_file
     )
 
 
@@ -36,9 +36,9 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
     "/kill/release", operation_id="releaseKillSwitch", responses=describe_write_errors(409, 412)
 )
 def release_kill_switch(
-    asked: schemas.Release,
-    given: Context,
-    who: AdminWriter,
+    release: schemas.Release,
+    context: Context,
+    admin: AdminWriter,
     tx: Writing,
     key: Idempotency,
     if_match: IfMatch,
@@ -48,52 +48,54 @@ def release_kill_switch(
 
     def release_pulled() -> schemas.KillSwitch:
         if_match(read_kill_switch)
-        now = given.clock()
+        now = context.clock()
         kill_switch.release_switch(
-            tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again
+            tx, context.cluster_id, now=now, actor=admin.user, act_again=release.act_again
         )
         return read_kill_switch()
 
     def read_kill_switch() -> schemas.KillSwitch:
         return views.serialize_kill_switch(
-            kill_switch.list_pulls(tx, given.cluster_id), given.kill_file
+            kill_switch.list_pulls(tx, context.cluster_id), context.kill_file
         )
 
     return key.run_once(release_pulled, read_kill_switch)
 
 
 @router.get("/limits", operation_id="getLimits", responses=describe_read_errors(401, 403))
-def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
+def get_limits(context: Context, admin: Admin, tx: Reading) -> schemas.LimitList:
     """List the limits that bind every policy, and who set each of them."""
-    found = limit_overrides.list_limits(tx, given.cluster_id, given.limits, given.limits_told)
-    return schemas.LimitList(items=[views.serialize_limit(each) for each in found])
+    limits = limit_overrides.list_limits(
+        tx, context.cluster_id, context.limits, context.limit_descriptions
+    )
+    return schemas.LimitList(items=[views.serialize_limit(limit) for limit in limits])
 
 
 @router.put("/limits/{name}", operation_id="setLimit", responses=describe_write_errors(404, 412))
 def set_limit(
     name: Annotated[str, Path(max_length=64, examples=["max_touches"])],
     new: schemas.NewLimit,
-    given: Context,
-    who: AdminWriter,
+    context: Context,
+    admin: AdminWriter,
     tx: Writing,
     if_match: IfMatch,
 ) -> schemas.LimitList:
     """Set a limit in place of the configured one, from the worker's next tick on."""
-    if_match(lambda: get_limits(given, who, tx))
-    now = given.clock()
+    if_match(lambda: get_limits(context, admin, tx))
+    now = context.clock()
     limit_overrides.set_limit_override(
-        tx, given.cluster_id, name, new.value, now=now, actor=who.user
+        tx, context.cluster_id, name, new.value, now=now, actor=admin.user
     )
-    return get_limits(given, who, tx)
+    return get_limits(context, admin, tx)
 
 
 @router.get("/models", operation_id="getModels", responses=describe_read_errors(401, 403))
-def get_models(given: Context, who: Admin) -> schemas.ModelList:
+def get_models(context: Context, admin: Admin) -> schemas.ModelList:
     """List the trained models that the service finds, and the version of each that is in use."""
-    found = [] if given.models_dir is None else model_catalog.list_versions(given.models_dir)
+    versions = [] if context.models_dir is None else model_catalog.list_versions(context.models_dir)
     return schemas.ModelList(
-        items=[views.serialize_model_line(line) for line in found],
-        tables=promotion_requests.list_tables(given),
+        items=[views.serialize_model_line(line) for line in versions],
+        tables=promotion_requests.list_tables(context),
     )
 
 
@@ -103,10 +105,10 @@ def get_models(given: Context, who: Admin) -> schemas.ModelList:
     responses=describe_read_errors(401, 403, 404),
 )
 def get_model(
-    name: ModelNamePath, version: ModelVersionPath, given: Context, who: Admin
+    name: ModelNamePath, version: ModelVersionPath, context: Context, admin: Admin
 ) -> schemas.ModelView:
     """Return a model's card, and why versions of this model were promoted."""
-    return views.serialize_model(promotion_requests.get_model(given, name, version))
+    return views.serialize_model(promotion_requests.get_model(context, name, version))
 
 
 @router.put(
@@ -116,10 +118,10 @@ def get_model(
 )
 def promote_model(
     name: ModelNamePath,
-    asked: schemas.Promote,
+    promotion: schemas.Promote,
     request: Request,
-    given: Context,
-    who: AdminWriter,
+    context: Context,
+    admin: AdminWriter,
     if_match: IfMatch,
 ) -> schemas.Evidence:
     """Put a version in use if it beats the version in use now.
@@ -127,36 +129,40 @@ def promote_model(
     Both are judged on tables that neither has seen. The 95 % interval of the difference in cost has
     to lie below zero. Otherwise the answer is 409 with the figures.
     """
-    if_match(lambda: get_models(given, who))
-    found = promotion_requests.promote_model(
-        given,
+    if_match(lambda: get_models(context, admin))
+    review = promotion_requests.promote_model(
+        context,
         promotion_requests.PromotionRequest(
-            model=promotion_requests.format_model_name(name, asked.version),
-            tables=tuple(asked.tables),
-            force=asked.force,
+            model=promotion_requests.format_model_name(name, promotion.version),
+            tables=tuple(promotion.tables),
+            force=promotion.force,
         ),
-        actor=who.user,
-        via=request.state.who.via,
+        actor=admin.user,
+        via=request.state.caller.via,
     )
-    return views.serialize_evidence(found)
+    return views.serialize_evidence(review)
 
 
 @router.get("/polling", operation_id="getPolling", responses=describe_read_errors(401, 403))
 def get_polling(
-    given: Context,
-    who: Admin,
+    context: Context,
+    admin: Admin,
     tx: Reading,
     hours: Annotated[
         int, Query(ge=1, le=720, description="The number of hours, with the present one.")
     ] = 24,
 ) -> schemas.PollingView:
     """Return the cost of Mirage's Slurm calls, as its worker and as slurmctld count them."""
-    found = service_status.read_polling_cost(tx, given.cluster_id, now=given.clock(), hours=hours)
-    return views.serialize_polling(found, slurmctld_load.read_last_usage(tx, given.cluster_id))
+    polling = service_status.read_polling_cost(
+        tx, context.cluster_id, now=context.clock(), hours=hours
+    )
+    return views.serialize_polling(polling, slurmctld_load.read_last_usage(tx, context.cluster_id))
 
 
 @router.get("/status", operation_id="getStatus", responses=describe_read_errors(401, 403))
-def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
+def get_status(context: Context, admin: Admin, tx: Reading) -> schemas.StatusView:
     """Return the worker's last round, the holder of the lease, the database's size, and
     versions."""
-    return views.serialize_status(service_status.read_status(tx, given.cluster_id), given.clock())
+    return views.serialize_status(
+        service_status.read_status(tx, context.cluster_id), context.clock()
+    )

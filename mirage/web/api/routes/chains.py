@@ -54,10 +54,10 @@ router = APIRouter(tags=["chains"])
 )
 def list_chains(
     *,
-    wanted: AsFormat,
+    answer_format: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: TimeRangeQuery,
+    time_range: TimeRangeQuery,
     user: Annotated[
         str | None, Query(max_length=64, description="Only chains of this user.")
     ] = None,
@@ -74,15 +74,15 @@ def list_chains(
 ) -> chain_schemas.ChainPage | Response:
     "List the chains, newest first; where the cluster keeps jobs private, only the caller's own."
     require_identity(reader, JOBS, USAGE)
-    cluster_id = paging.given.cluster_id
+    cluster_id = paging.context.cluster_id
     begin = None if paging.cursor is None else _resolve_cursor(paging, reader, paging.cursor)
-    own = None if reader.can_see_all_chains else reader.build_own_rows()
+    own_rows = None if reader.can_see_all_chains else reader.build_own_rows()
     where = ChainFilter(
         partition=partition,
         account=account,
         at_risk=at_risk,
-        since=between.since,
-        until=between.until,
+        since=time_range.since,
+        until=time_range.until,
     )
 
     def read_page(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
@@ -92,16 +92,16 @@ def list_chains(
             cluster_id,
             user=user,
             state=state,
-            own=own,
+            own=own_rows,
             where=where,
             after=after,
             limit=limit,
         )
 
-    if wanted is not Format.JSON:
+    if answer_format is not Format.JSON:
         return file_export.export_rows(
             paging.request,
-            wanted,
+            answer_format,
             chain_schemas.ChainSummary,
             read_page,
             partial(_serialize_summaries, cluster_id),
@@ -130,7 +130,7 @@ def _serialize_summaries(
 def _resolve_cursor(paging: PageRequest, reader: Principal, cursor: str) -> ChainId:
     try:
         return get_visible_chain(
-            paging.tx, paging.given.cluster_id, ChainId(cursor), reader
+            paging.tx, paging.context.cluster_id, ChainId(cursor), reader
         ).chain_id
     except (NotFound, ProblemError) as error:
         hidden = error.refusal if isinstance(error, ProblemError) else None
@@ -148,8 +148,8 @@ def register_chain(
     new: registration_schemas.NewChain,
     request: Request,
     response: Response,
-    given: Context,
-    who: Writer,
+    context: Context,
+    writer: Writer,
     tx: Writing,
     key: Idempotency,
     if_match: IfMatch,
@@ -159,25 +159,25 @@ def register_chain(
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
 
     def read_chain() -> chain_schemas.ChainView:
-        found = get_visible_chain(tx, given.cluster_id, ChainId(new.chain_id), who)
-        return _read_chain_view(tx, given, found.chain_id)
+        visible = get_visible_chain(tx, context.cluster_id, ChainId(new.chain_id), writer)
+        return _read_chain_view(tx, context, visible.chain_id)
 
     def register_new_chain() -> chain_schemas.ChainView:
         if_match(read_chain)
-        return _register_new_chain(tx, given, new, who)
+        return _register_new_chain(tx, context, new, writer)
 
     return key.run_once(register_new_chain, read_chain)
 
 
 def _register_new_chain(
-    tx: Transaction, given: ApiContext, new: registration_schemas.NewChain, who: Principal
+    tx: Transaction, context: ApiContext, new: registration_schemas.NewChain, writer: Principal
 ) -> chain_schemas.ChainView:
-    if who.uid == NOBODY_UID:
+    if writer.uid == NOBODY_UID:
         raise NotAllowed(
             "a chain needs a user, and this token belongs to none: use a token of a user, or MUNGE"
         )
     if new.policy is not None:
-        _check_policy(given, new.policy)
+        _check_policy(context, new.policy)
     registration = Registration(
         chain_id=ChainId(new.chain_id),
         links=new.links,
@@ -194,19 +194,24 @@ def _register_new_chain(
     )
     bounds = chain_quota.ChainQuota(
         live=limit_overrides.read_effective_limits(
-            tx, given.cluster_id, given.limits
+            tx, context.cluster_id, context.limits
         ).max_chains_per_user,
-        a_day=given.quotas.registrations_per_day,
+        a_day=context.quotas.registrations_per_day,
     )
     chain_quota.check_chain_quota(
-        tx, given.cluster_id, registration.chain_id, who.uid, bounds, now=given.clock()
+        tx, context.cluster_id, registration.chain_id, writer.uid, bounds, now=context.clock()
     )
     try:
         chain_service.register_chain(
-            tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
+            tx,
+            context.cluster_id,
+            registration,
+            uid=writer.uid,
+            user=writer.user,
+            now=context.clock(),
         )
     except NotAllowed as error:
-        if who.can_see_all_chains:
+        if writer.can_see_all_chains:
             raise
         # The caller must not learn that the chain exists, nor who owns it.
         raise build_invalid_error(
@@ -214,53 +219,53 @@ def _register_new_chain(
             pointer="#/chain_id",
             refusal=error,
         ) from None
-    return _read_chain_view(tx, given, ChainId(new.chain_id))
+    return _read_chain_view(tx, context, ChainId(new.chain_id))
 
 
-def _check_policy(given: ApiContext, name: str) -> None:
-    if name in given.policies:
+def _check_policy(context: ApiContext, name: str) -> None:
+    if name in context.policies:
         return
-    if given.model is None or not is_model(name):
-        known = ", ".join(given.policies)
+    if context.model is None or not is_model(name):
+        choices = ", ".join(context.policies)
         raise build_invalid_error(
-            f"unknown policy {name!r}: choose one of {known}", pointer="#/policy"
+            f"unknown policy {name!r}: choose one of {choices}", pointer="#/policy"
         )
     try:
-        given.model(name)
+        context.model(name)
     except InputError as error:
         raise build_invalid_error(str(error), pointer="#/policy") from error
 
 
 def _read_chain_view(
-    tx: Transaction, given: ApiContext, chain_id: ChainId
+    tx: Transaction, context: ApiContext, chain_id: ChainId
 ) -> chain_schemas.ChainView:
-    found = chains.get_chain(tx, given.cluster_id, chain_id)
-    links = chains.list_links(tx, given.cluster_id, chain_id)
-    fresh = read_freshness(tx, given)
+    chain = chains.get_chain(tx, context.cluster_id, chain_id)
+    links = chains.list_links(tx, context.cluster_id, chain_id)
+    freshness = read_freshness(tx, context)
     # The last look at the queue, so that the answer, and its ETag, stand until the next one.
-    now = given.clock() if fresh.as_of is None else int(fresh.as_of.timestamp())
+    now = context.clock() if freshness.as_of is None else int(freshness.as_of.timestamp())
     return serializers.serialize_chain(
-        found,
+        chain,
         links,
-        fresh,
-        read_modes(tx, given.cluster_id),
-        read_expected_start(tx, given.cluster_id, found, links, now=now),
-        limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits).max_returns,
+        freshness,
+        read_modes(tx, context.cluster_id),
+        read_expected_start(tx, context.cluster_id, chain, links, now=now),
+        limit_overrides.read_effective_limits(tx, context.cluster_id, context.limits).max_returns,
     )
 
 
 @router.get("/chains/{chain_id}", operation_id="getChain", responses=describe_read_errors(401, 404))
 def get_chain(
-    chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
+    chain_id: ChainPath, context: Context, reader: Reader, tx: Reading
 ) -> chain_schemas.ChainView:
     """Return one chain with its links and hand-overs."""
     return _read_chain_view(
-        tx, given, get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader).chain_id
+        tx, context, get_visible_chain(tx, context.cluster_id, ChainId(chain_id), reader).chain_id
     )
 
 
 def _build_decision_filter(
-    between: TimeRangeQuery,
+    time_range: TimeRangeQuery,
     action: Annotated[Action | None, Query(description="Only decisions for this action.")] = None,
     effect: Annotated[Effect | None, Query(description="Only decisions with this effect.")] = None,
     mode: Annotated[
@@ -275,8 +280,8 @@ def _build_decision_filter(
         effect=effect,
         mode=mode,
         policy=policy,
-        since=between.since,
-        until=between.until,
+        since=time_range.since,
+        until=time_range.until,
     )
 
 
@@ -294,11 +299,11 @@ def list_chain_decisions(
     paging: Paging,
     reader: Reader,
     where: DecisionFilterQuery,
-    wanted: AsFormat,
+    answer_format: AsFormat,
 ) -> chain_schemas.DecisionPage | Response:
     """List the decisions on one chain, newest first, with reasons and inputs."""
-    found = get_visible_chain(paging.tx, paging.given.cluster_id, ChainId(chain_id), reader)
-    return _build_decision_response(paging, wanted, where, chain_id=found.chain_id)
+    chain = get_visible_chain(paging.tx, paging.context.cluster_id, ChainId(chain_id), reader)
+    return _build_decision_response(paging, answer_format, where, chain_id=chain.chain_id)
 
 
 @router.get(
@@ -308,33 +313,37 @@ def list_chain_decisions(
     responses=describe_read_errors(429) | EXPORTED,
 )
 def list_decisions(
-    paging: Paging, reader: Reader, where: DecisionFilterQuery, wanted: AsFormat
+    paging: Paging, reader: Reader, where: DecisionFilterQuery, answer_format: AsFormat
 ) -> chain_schemas.DecisionPage | Response:
     """List the decisions on all chains that the caller may see, newest first."""
     require_identity(reader, JOBS, USAGE)
-    own = None if reader.can_see_all_chains else reader.build_own_rows()
-    return _build_decision_response(paging, wanted, where, own=own)
+    own_rows = None if reader.can_see_all_chains else reader.build_own_rows()
+    return _build_decision_response(paging, answer_format, where, own_rows=own_rows)
 
 
 def _build_decision_response(
     paging: PageRequest,
-    wanted: Format,
+    answer_format: Format,
     where: DecisionFilter,
     *,
     chain_id: ChainId | None = None,
-    own: OwnRows | None = None,
+    own_rows: OwnRows | None = None,
 ) -> chain_schemas.DecisionPage | Response:
-    cluster_id, begin = paging.given.cluster_id, paging.after
+    cluster_id, begin = paging.context.cluster_id, paging.after
 
     def read_page(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
         after = begin if last is None else last.id
         return decisions.list_decisions(
-            tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
+            tx, cluster_id, chain_id=chain_id, own=own_rows, after=after, limit=limit, where=where
         )
 
-    if wanted is not Format.JSON:
+    if answer_format is not Format.JSON:
         return file_export.export_rows(
-            paging.request, wanted, chain_schemas.DecisionView, read_page, _serialize_decisions
+            paging.request,
+            answer_format,
+            chain_schemas.DecisionView,
+            read_page,
+            _serialize_decisions,
         )
     return paging.build_page(
         chain_schemas.DecisionPage,
@@ -351,14 +360,14 @@ def _serialize_decisions(
 
 
 def _prepare_state_view(
-    given: Context, tx: Writing, ask: StateRequest, if_match: IfMatch
+    context: Context, tx: Writing, ask: StateRequest, if_match: IfMatch
 ) -> Callable[[ChainState], chain_schemas.ChainView]:
     """Return a function that requests a state of the chain and returns the chain's new view."""
 
     def check(chain: Chain) -> None:
-        if_match(lambda: _read_chain_view(tx, given, chain.chain_id))
+        if_match(lambda: _read_chain_view(tx, context, chain.chain_id))
 
-    return lambda target: _read_chain_view(tx, given, ask(target, check).chain_id)
+    return lambda target: _read_chain_view(tx, context, ask(target, check).chain_id)
 
 
 StateRequestView = Annotated[

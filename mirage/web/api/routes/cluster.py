@@ -31,24 +31,24 @@ _NODES_WITHIN_S = 3600
 """Seconds for which an answer about nodes is shown. Nodes are queried less often than the queue."""
 
 
-_OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
+_NODE_SUMS = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 
 
 @router.get("/cluster", operation_id="getCluster", responses=describe_read_errors(401))
-def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
+def get_cluster(context: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
     """Return sums over the cluster as last seen, and Mirage's modes on it."""
-    modes = read_modes(tx, given.cluster_id)
+    modes = read_modes(tx, context.cluster_id)
     modes = modes if reader.can_see(PARTITIONS) else modes.hide_names()
-    fresh = read_freshness(tx, given)
+    freshness = read_freshness(tx, context)
     return cluster_schemas.ClusterView(
-        name=given.cluster_name,
+        name=context.cluster_name,
         mode=modes.cluster_mode,
         partitions=modes.own_modes,
-        policies=list(given.policies),
-        partial=given.partial(),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
-        sums=_read_sums(tx, given.cluster_id, with_nodes=reader.can_see(NODES)),
+        policies=list(context.policies),
+        partial=context.partial(),
+        as_of=freshness.as_of,
+        stale=freshness.stale,
+        sums=_read_sums(tx, context.cluster_id, with_nodes=reader.can_see(NODES)),
     )
 
 
@@ -62,7 +62,7 @@ def _read_sums(
     for row in snapshots.list_snapshots(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
         merged |= row.features
     if not with_nodes:
-        merged = {name: value for name, value in merged.items() if name not in _OF_NODES}
+        merged = {name: value for name, value in merged.items() if name not in _NODE_SUMS}
     return cluster_schemas.ClusterSums.model_validate(merged)
 
 
@@ -74,10 +74,10 @@ def _read_sums(
 )
 def list_jobs(
     *,
-    wanted: AsFormat,
+    answer_format: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: TimeRangeQuery,
+    time_range: TimeRangeQuery,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
     account: Annotated[str, Query(max_length=64)] = "",
@@ -90,27 +90,27 @@ def list_jobs(
     submission.
     """
     require_identity(reader, JOBS)
-    own = None if reader.can_see(JOBS) else reader.build_own_rows()
+    own_rows = None if reader.can_see(JOBS) else reader.build_own_rows()
     where = JobFilter(
         partition=partition,
         user=user,
         account=account,
         qos=qos,
         state=state,
-        since=between.since,
-        until=between.until,
-        own=own,
+        since=time_range.since,
+        until=time_range.until,
+        own=own_rows,
     )
-    cluster_id, begin = paging.given.cluster_id, paging.after_pair
+    cluster_id, begin = paging.context.cluster_id, paging.after_pair
 
     def read_page(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
         after = begin if last is None else (last.job_id, last.submit)
-        found = job_history.list_jobs(tx, cluster_id, where, after=after, limit=limit)
-        return _add_planned_starts(tx, cluster_id, found)
+        jobs = job_history.list_jobs(tx, cluster_id, where, after=after, limit=limit)
+        return _add_planned_starts(tx, cluster_id, jobs)
 
-    if wanted is not Format.JSON:
+    if answer_format is not Format.JSON:
         return file_export.export_rows(
-            paging.request, wanted, chain_schemas.JobView, read_page, _serialize_jobs
+            paging.request, answer_format, chain_schemas.JobView, read_page, _serialize_jobs
         )
     return paging.build_page(
         chain_schemas.JobPage,
@@ -120,17 +120,17 @@ def list_jobs(
     )
 
 
-def _add_planned_starts(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
+def _add_planned_starts(tx: Transaction, cluster_id: int, jobs: list[Job]) -> list[Job]:
     """Return the jobs, with the start that Slurm plans added to each waiting job."""
-    if not any(job.state.is_waiting for job in found):
-        return found
+    if not any(job.state.is_waiting for job in jobs):
+        return jobs
     plans = queue_summary.read_planned_starts(tx, cluster_id)
-    waiting = (job.state.is_waiting and job.job_id in plans for job in found)
+    waiting = (job.state.is_waiting and job.job_id in plans for job in jobs)
     return [
-        replace(job, planned_start=plans[job.job_id]) if waits else job
-        for job, waits in zip(found, waiting, strict=True)
+        replace(job, planned_start=plans[job.job_id]) if is_waiting else job
+        for job, is_waiting in zip(jobs, waiting, strict=True)
     ]
 
 
-def _serialize_jobs(_tx: Transaction, found: Sequence[Job]) -> list[chain_schemas.JobView]:
-    return [chain_schemas.JobView.model_validate(job) for job in found]
+def _serialize_jobs(_tx: Transaction, jobs: Sequence[Job]) -> list[chain_schemas.JobView]:
+    return [chain_schemas.JobView.model_validate(job) for job in jobs]

@@ -95,15 +95,15 @@ def stream_events(
 
 
 class EventStream(Response):
-    """A response that ends with its time or with the server.
+    """A stream of events, which ends after `for_s` seconds or with the server.
 
     It also ends when the client leaves or stops reading.
     """
 
     def __init__(
         self,
-        live: ChangeFeed,
-        who: Principal,
+        feed: ChangeFeed,
+        principal: Principal,
         *,
         after: int | None,
         topics: set[Topic],
@@ -115,17 +115,17 @@ class EventStream(Response):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(media_type=MEDIA_TYPE, headers=headers)
         del self.headers["content-length"]
-        self._live, self._who, self._after, self._topics = live, who, after, topics
+        self._feed, self._principal, self._after, self._topics = feed, principal, after, topics
         self._until = time.monotonic() + for_s
         self._at_ending, self._client = at_ending, client
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._live.open_listener(self._who, self._client) as listener:
+        with self._feed.open_listener(self._principal, self._client) as listener:
             if self._at_ending is not None:
                 self._at_ending(listener.end_listening)
             head = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **head})
-            leaving = asyncio.create_task(_wait_until_gone(receive, listener))
+            disconnect_task = asyncio.create_task(_wait_for_disconnect(receive, listener))
             try:
                 async for text in self._iter_events(listener):
                     body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
@@ -134,40 +134,46 @@ class EventStream(Response):
             except (TimeoutError, OSError):
                 return  # nobody reads
             finally:
-                leaving.cancel()
+                disconnect_task.cancel()
 
     async def _iter_events(self, listener: Listener) -> AsyncIterator[str]:
-        seen = await self._live.read_missed_changes(self._after)
-        at = seen.newest if self._after is None or seen.news is None else self._after
-        yield f"retry: {_RETRY_MS}\n\n{_format_health(seen.health, at)}{self._format_changes(seen)}"
+        batch = await self._feed.read_missed_changes(self._after)
+        at = batch.newest if self._after is None or batch.changes is None else self._after
+        health = _format_health(batch.health, at)
+        yield f"retry: {_RETRY_MS}\n\n{health}{self._format_changes(batch)}"
         beat = time.monotonic() + HEARTBEAT_S
-        while not listener.ended and (now := time.monotonic()) < self._until:
+        while not listener.has_ended and (now := time.monotonic()) < self._until:
             await listener.wait_for_change(min(self._until, beat) - now)
-            before, seen = seen, self._collect_changes(seen, listener)
-            text = "" if seen.health == before.health else _format_health(seen.health, seen.newest)
-            text += self._format_changes(seen)
+            previous, batch = batch, self._collect_changes(batch, listener)
+            text = (
+                ""
+                if batch.health == previous.health
+                else _format_health(batch.health, batch.newest)
+            )
+            text += self._format_changes(batch)
             # Not for each change: a heartbeat must not reveal changes that this caller may not see.
             if text or time.monotonic() >= beat:
                 yield text or ": still here\n\n"
                 beat = time.monotonic() + HEARTBEAT_S
 
-    def _collect_changes(self, before: ChangeBatch, listener: Listener) -> ChangeBatch:
-        live = self._live
-        news = None if listener.lost else live.get_changes_after(before.newest)
-        listener.lost = False
-        newest = live.last if news is None else max(live.last, before.newest)
-        return ChangeBatch(news, live.owners, newest, live.health)
+    def _collect_changes(self, previous: ChangeBatch, listener: Listener) -> ChangeBatch:
+        feed = self._feed
+        changes = None if listener.is_reset else feed.get_changes_after(previous.newest)
+        listener.is_reset = False
+        newest = feed.last if changes is None else max(feed.last, previous.newest)
+        return ChangeBatch(changes, feed.owners, newest, feed.health)
 
-    def _format_changes(self, seen: ChangeBatch) -> str:
-        if seen.news is None:
-            return _format_event("reset", seen.newest, {"id": seen.newest, "topic": "reset"})
-        found = [
-            serialize_change(change, self._who, seen.owners, self._topics) for change in seen.news
+    def _format_changes(self, batch: ChangeBatch) -> str:
+        if batch.changes is None:
+            return _format_event("reset", batch.newest, {"id": batch.newest, "topic": "reset"})
+        events = [
+            serialize_change(change, self._principal, batch.owners, self._topics)
+            for change in batch.changes
         ]
-        return "".join(_format_event(str(d["topic"]), int(str(d["id"])), d) for d in found if d)
+        return "".join(_format_event(str(d["topic"]), int(str(d["id"])), d) for d in events if d)
 
 
-async def _wait_until_gone(receive: Receive, listener: Listener) -> None:
+async def _wait_for_disconnect(receive: Receive, listener: Listener) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     listener.end_listening()

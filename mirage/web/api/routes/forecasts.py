@@ -32,7 +32,7 @@ router = APIRouter(tags=["cluster"])
 
 
 def _limit_forecasts(request: Request, _reader: Reader) -> Iterator[None]:
-    with quota.get_quota(request).limit_forecasts(quota.get_asker(request)):
+    with quota.get_quota(request).limit_forecasts(quota.get_quota_holder(request)):
         yield
 
 
@@ -43,7 +43,7 @@ def _limit_forecasts(request: Request, _reader: Reader) -> Iterator[None]:
     dependencies=[Depends(_limit_forecasts, scope="function")],
 )
 def get_forecast(
-    given: Context,
+    context: Context,
     reader: Reader,
     tx: Reading,
     *,
@@ -68,14 +68,14 @@ def get_forecast(
     shape = JobShape(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )
-    now, bounds = given.clock(), get_visible_bounds(given, reader, partition)
+    now, bounds = context.clock(), get_visible_bounds(context, reader, partition)
     try:
-        found = submission_forecast.forecast_submission(
-            tx, given.cluster_id, shape, now, least=get_minimum_jobs(reader), bounds=bounds
+        forecast = submission_forecast.forecast_submission(
+            tx, context.cluster_id, shape, now, least=get_minimum_jobs(reader), bounds=bounds
         )
     except NeverStarts as error:
         raise build_invalid_error(str(error), parameter=error.field) from error
-    return _serialize_forecast(found, now, read_freshness(tx, given))
+    return _serialize_forecast(forecast, now, read_freshness(tx, context))
 
 
 @router.post(
@@ -86,8 +86,8 @@ def get_forecast(
 )
 def ask_forecast(
     new: schemas.NewForecast,
-    given: Context,
-    who: Writer,
+    context: Context,
+    writer: Writer,
     tx: Writing,
     key: Idempotency,
 ) -> schemas.ForecastAsked:
@@ -96,44 +96,47 @@ def ask_forecast(
     The worker makes the forecast within some minutes. Then getForecast returns it.
     """
 
-    by = Requester(who.uid, given.quotas.forecasts_asked)
+    requester = Requester(writer.uid, context.quotas.forecasts_asked)
 
     def request_forecast() -> schemas.ForecastAsked:
-        shape, bounds = JobShape(**new.model_dump()), get_visible_bounds(given, who, new.partition)
+        shape, bounds = (
+            JobShape(**new.model_dump()),
+            get_visible_bounds(context, writer, new.partition),
+        )
         try:
             submission_forecast.request_forecast(
-                tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by
+                tx, context.cluster_id, shape, context.clock(), bounds=bounds, by=requester
             )
         except NeverStarts as error:
             raise build_invalid_error(str(error), pointer=f"#/{error.field}") from error
         return build_answer()
 
     def build_answer() -> schemas.ForecastAsked:
-        return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
+        return schemas.ForecastAsked(ask_again_s=context.queue_interval_s)
 
     return key.run_once(request_forecast, build_answer)
 
 
 def _serialize_forecast(
-    found: SubmissionForecast, now: int, fresh: Freshness
+    forecast: SubmissionForecast, now: int, freshness: Freshness
 ) -> schemas.WaitForecast:
-    shape, used, quality = found.shape, found.used, found.quality
+    shape, used, quality = forecast.shape, forecast.used, forecast.quality
     return schemas.WaitForecast(
         partition=shape.partition,
         nodes=shape.nodes,
         time_limit_s=shape.time_limit_s,
         gpus=shape.gpus,
         account=shape.account,
-        source=schemas.Source(found.source),
-        foretold_at=to_instant(found.at),
-        exact=found.exact,
+        source=schemas.Source(forecast.source),
+        foretold_at=to_instant(forecast.at),
+        exact=forecast.exact,
         used=schemas.ShapeView(
             nodes=used.nodes,
             time_limit_s=used.time_limit_s,
             gpus=used.gpus,
             account=used.account,
         ),
-        calibrated=found.calibrated,
+        calibrated=forecast.calibrated,
         quality=None
         if quality is None
         else schemas.ForecastQuality(
@@ -143,10 +146,10 @@ def _serialize_forecast(
             below_p90=quality.below_p90,
             error_s=quality.error_s,
         ),
-        waiting=found.waiting,
-        refused=found.refused,
-        says=list(submission_forecast.describe_forecast(found, now)),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
-        **chain_schemas.ForecastView.model_validate(found.forecast).model_dump(),
+        waiting=forecast.waiting,
+        refused=forecast.refused,
+        says=list(submission_forecast.describe_forecast(forecast, now)),
+        as_of=freshness.as_of,
+        stale=freshness.stale,
+        **chain_schemas.ForecastView.model_validate(forecast.forecast).model_dump(),
     )

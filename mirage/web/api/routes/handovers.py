@@ -29,10 +29,10 @@ router = APIRouter(tags=["handovers"])
 )
 def list_handovers(
     *,
-    wanted: AsFormat,
+    answer_format: AsFormat,
     paging: Paging,
     reader: Reader,
-    between: TimeRangeQuery,
+    time_range: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     user: Annotated[str, Query(max_length=64)] = "",
     partition: Annotated[
@@ -51,19 +51,19 @@ def list_handovers(
         user=user,
         partition=partition,
         account=account,
-        since=between.since,
-        until=between.until,
+        since=time_range.since,
+        until=time_range.until,
         own=None if reader.can_see_all_chains else reader.build_own_rows(),
     )
-    cluster_id, begin = paging.given.cluster_id, paging.after_pair
+    cluster_id, begin = paging.context.cluster_id, paging.after_pair
 
     def read_page(tx: Transaction, last: HandoverRow | None, limit: int) -> list[HandoverRow]:
         after = begin if last is None else _get_cursor_key(last)
         return chains.list_handover_page(tx, cluster_id, where, after=after, limit=limit)
 
-    if wanted is not Format.JSON:
+    if answer_format is not Format.JSON:
         return file_export.export_rows(
-            paging.request, wanted, HandoverItem, read_page, _serialize_handovers
+            paging.request, answer_format, HandoverItem, read_page, _serialize_handovers
         )
     return paging.build_page(
         HandoverPage,

@@ -24,7 +24,7 @@ from mirage.web.shared.idempotent_requests import Idempotency
 
 router = APIRouter(tags=["machines"])
 
-NOTED_S = 600
+NOTE_INTERVAL_S = 600
 """A call from a node is written down only if the last one written is this many seconds old."""
 
 
@@ -38,9 +38,9 @@ def get_next_link(
     *,
     chain_id: ChainPath,
     request: Request,
-    after: BackgroundTasks,
-    given: Context,
-    who: Identified,
+    background: BackgroundTasks,
+    context: Context,
+    principal: Identified,
     tx: Reading,
     link: Annotated[
         int | None, Query(gt=0, le=MAX_LINKS, description="The number of the link that asks.")
@@ -52,27 +52,27 @@ def get_next_link(
     with standbys, it gives the lead to plan. A link that has started early hears as well what it
     would cost to give its nodes back.
     """
-    found = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), who)
-    if found.uid != who.uid:
-        raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
-    now = given.clock()
-    if _is_from_another_host(request, given.proxy_uids):
-        noted = clusters.read_node_asked_at(tx, given.cluster_id)
-        if noted is None or now - noted >= NOTED_S:
+    chain = get_visible_chain(tx, context.cluster_id, ChainId(chain_id), principal)
+    if chain.uid != principal.uid:
+        raise NotAllowed(f"chain {chain_id} is not {principal.user}'s")
+    now = context.clock()
+    if _is_from_another_host(request, context.proxy_uids):
+        noted_at = clusters.read_node_asked_at(tx, context.cluster_id)
+        if noted_at is None or now - noted_at >= NOTE_INTERVAL_S:
             # After the answer: this request holds a transaction, and must not wait for a second.
-            after.add_task(_note_node, given.store, given.cluster_id, now)
-    if found.mode is not ChainMode.SUBMIT:
-        limits = limit_overrides.read_effective_limits(tx, given.cluster_id, given.limits)
+            background.add_task(_note_node, context.store, context.cluster_id, now)
+    if chain.mode is not ChainMode.SUBMIT:
+        limits = limit_overrides.read_effective_limits(tx, context.cluster_id, context.limits)
         plan = plan_next_release(
             tx,
-            given.cluster_id,
-            found,
+            context.cluster_id,
+            chain,
             index=link,
-            default=given.policy,
+            default=context.policy,
             limits=limits,
             now=now,
-            tick_s=given.queue_interval_s,
-            partial=given.partial(),
+            tick_s=context.queue_interval_s,
+            partial=context.partial(),
         )
         view = chain_schemas.NextLinkView(
             submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
@@ -82,13 +82,13 @@ def get_next_link(
         costs = None
         if link is not None and limits.max_returns:
             costs = find_kept_costs(
-                tx, given.cluster_id, found, index=link, mode=plan.mode, now=now
+                tx, context.cluster_id, chain, index=link, mode=plan.mode, now=now
             )
         if costs is None:
             return view
-        return view.model_copy(update={"return_costs": _serialize_costs(found, costs)})
+        return view.model_copy(update={"return_costs": _serialize_costs(chain, costs)})
     answer = submit_instruction.get_submit_instruction(
-        tx, given.cluster_id, found, now, given.queue_interval_s
+        tx, context.cluster_id, chain, now, context.queue_interval_s
     )
     return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
 
@@ -147,22 +147,26 @@ def _note_node(store: Store, cluster_id: int, now: int) -> None:
     responses=describe_write_errors(409, 412),
 )
 def report_completion(
-    ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Idempotency
+    completion: chain_schemas.CompletionEvent,
+    context: Context,
+    writer: Writer,
+    tx: Writing,
+    key: Idempotency,
 ) -> chain_schemas.CompletionView:
     """Report that a job has ended.
 
     slurmctld calls this (slurm_plugin/hooks/mirage-push). Mirage then polls the queue less often.
     """
-    if who.user not in given.pushers:
+    if writer.user not in context.pushers:
         raise NotAllowed(
-            f"{who.user} may not report ended jobs: polling.pushers does not name this user"
+            f"{writer.user} may not report ended jobs: polling.pushers does not name this user"
         )
-    job_id, now = JobId(ended.job_id), given.clock()
+    job_id, now = JobId(completion.job_id), context.clock()
     return key.run_once(
         lambda: chain_schemas.CompletionView(
-            looks=push_times.record_push(tx, given.cluster_id, job_id, now)
+            looks=push_times.record_push(tx, context.cluster_id, job_id, now)
         ),
         lambda: chain_schemas.CompletionView(
-            looks=push_times.is_open_link(tx, given.cluster_id, job_id)
+            looks=push_times.is_open_link(tx, context.cluster_id, job_id)
         ),
     )

@@ -14,7 +14,7 @@ from mirage.domain.callers.caller import JOBS, USAGE
 from mirage.domain.chain import MAX_LINKS, ChainId
 from mirage.reports import chain_timeline as timelines
 from mirage.reports import overview as overviews
-from mirage.reports.chain_timeline import Course, TimelineHandover
+from mirage.reports.chain_timeline import ForecastHistory, TimelineHandover
 from mirage.reports.overview import ChainRow, UpcomingHandover
 from mirage.web.api import serializers
 from mirage.web.api.openapi import describe_read_errors
@@ -44,29 +44,29 @@ def get_overview(
 ) -> schemas.OverviewPage:
     """List the live chains by risk, and the next hand-overs."""
     require_identity(reader, JOBS, USAGE)
-    wanted = RankingFilter(
+    ranking = RankingFilter(
         own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user
     )
     after = None if paging.cursor is None else parse_cursor(paging.cursor, parameter="cursor")
-    tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
-    found = paging.given.remembered.get_or_make(
-        ("overview", wanted, after, limit),
+    tx, cluster_id, limit = paging.tx, paging.context.cluster_id, paging.size
+    overview = paging.context.response_cache.get_or_make(
+        ("overview", ranking, after, limit),
         changes.read_newest_seq(tx, cluster_id),
-        lambda: overviews.build_overview(tx, cluster_id, wanted, after=after, limit=limit),
+        lambda: overviews.build_overview(tx, cluster_id, ranking, after=after, limit=limit),
     )
 
     def build_page(**more: object) -> schemas.OverviewPage:
         return schemas.OverviewPage(
-            live=found.live,
-            at_risk=found.at_risk,
-            paused=found.paused,
-            soon=[_serialize_upcoming(upcoming) for upcoming in found.soon],
+            live=overview.live,
+            at_risk=overview.at_risk,
+            paused=overview.paused,
+            soon=[_serialize_upcoming(upcoming) for upcoming in overview.soon],
             **more,
         )
 
     return paging.build_page(
         build_page,
-        found.rows,
+        overview.rows,
         view=partial(_serialize_row, read_modes(tx, cluster_id)),
         cursor=format_cursor,
     )
@@ -79,7 +79,7 @@ def get_overview(
 )
 def get_chain_timeline(
     chain_id: ChainPath,
-    given: Context,
+    context: Context,
     reader: Reader,
     tx: Reading,
     link: Annotated[
@@ -93,24 +93,26 @@ def get_chain_timeline(
     ] = None,
 ) -> schemas.TimelineView:
     """Return the chain's links, each hand-over with its forecast, and the paths of the logs."""
-    chain = get_visible_chain(tx, given.cluster_id, ChainId(chain_id), reader)
-    links = chains.list_links(tx, given.cluster_id, chain.chain_id)
-    found = timelines.build_timeline(tx, given.cluster_id, chain, links, index=link)
-    obeys = reader.can_steer(chain, links)
-    logs = timelines.list_logs(tx, given.cluster_id, chain, links) if obeys else None
-    fresh = read_freshness(tx, given)
+    chain = get_visible_chain(tx, context.cluster_id, ChainId(chain_id), reader)
+    links = chains.list_links(tx, context.cluster_id, chain.chain_id)
+    timeline = timelines.build_timeline(tx, context.cluster_id, chain, links, index=link)
+    can_steer = reader.can_steer(chain, links)
+    logs = timelines.list_logs(tx, context.cluster_id, chain, links) if can_steer else None
+    freshness = read_freshness(tx, context)
     return schemas.TimelineView(
         chain_id=chain.chain_id,
         links=list(serializers.serialize_links(chain, links)),
-        handovers=[_serialize_handover(handover) for handover in found.handovers],
-        course=None if found.course is None else _serialize_course(found.course),
+        handovers=[_serialize_handover(handover) for handover in timeline.handovers],
+        course=None if timeline.course is None else _serialize_course(timeline.course),
         logs=logs
         and [
-            schemas.LinkLogView(link=li.index, job_id=li.job_id, file=li.file, told=li.is_told)
-            for li in logs
+            schemas.LinkLogView(
+                link=log.index, job_id=log.job_id, file=log.file, told=log.is_stated
+            )
+            for log in logs
         ],
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+        as_of=freshness.as_of,
+        stale=freshness.stale,
     )
 
 
@@ -148,7 +150,7 @@ def _serialize_start(start: StartRange) -> schemas.StartRangeView:
 
 
 def _serialize_handover(handover: TimelineHandover) -> schemas.HandedOverView:
-    over = handover.over
+    outcome = handover.over
     return schemas.HandedOverView(
         link=handover.successor.index,
         predecessor_end=to_optional_instant(handover.ends),
@@ -156,13 +158,13 @@ def _serialize_handover(handover: TimelineHandover) -> schemas.HandedOverView:
         successor_start=to_optional_instant(handover.successor.start),
         freed_at=to_optional_instant(handover.successor.freed_at),
         freed_by=handover.successor.freed_by,
-        interruption_h=None if over is None else over.interruption_h,
-        overlap_h=None if over is None else over.overlap_h,
+        interruption_h=None if outcome is None else outcome.interruption_h,
+        overlap_h=None if outcome is None else outcome.overlap_h,
         forecast=None if handover.forecast is None else _serialize_start(handover.forecast),
     )
 
 
-def _serialize_course(course: Course) -> schemas.CourseView:
+def _serialize_course(course: ForecastHistory) -> schemas.CourseView:
     return schemas.CourseView(
         link=course.handover.successor.index,
         points=[

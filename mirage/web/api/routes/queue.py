@@ -35,24 +35,24 @@ _LAST = 7_258_118_400
 
 
 @router.get("/queue", operation_id="getQueue", responses=describe_read_errors(401))
-def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
+def get_queue(context: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
     """Summarize the queue as last seen: waiting jobs by partition and reason, and idle nodes.
 
     The answer holds sums only.
     """
-    found = queue_status.read_queue_status(tx, given.cluster_id, reader)
-    fresh = read_freshness(tx, given)
+    queue = queue_status.read_queue_status(tx, context.cluster_id, reader)
+    freshness = read_freshness(tx, context)
     return schemas.QueueView(
-        nodes_as_of=to_optional_instant(found.nodes_at),
-        whole=None if found.whole is None else _serialize_partition(found.whole, found.at or 0),
-        partitions=[_serialize_partition(row, found.at or 0) for row in found.partitions],
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+        nodes_as_of=to_optional_instant(queue.nodes_at),
+        whole=None if queue.whole is None else _serialize_partition(queue.whole, queue.at or 0),
+        partitions=[_serialize_partition(row, queue.at or 0) for row in queue.partitions],
+        as_of=freshness.as_of,
+        stale=freshness.stale,
     )
 
 
 def _build_waits_query(
-    given: Context,
+    context: Context,
     *,
     since: Annotated[
         datetime | None,
@@ -76,7 +76,7 @@ def _build_waits_query(
         Query(description="Only jobs of this class of time limits. Default: all jobs."),
     ] = None,
 ) -> WaitQuery:
-    now = given.clock()
+    now = context.clock()
     return WaitQuery(
         since=now - DAYS * DAY_S if since is None else _parse_epoch(since, "since"),
         until=now + 1 if until is None else _parse_epoch(until, "until"),
@@ -89,23 +89,25 @@ def _build_waits_query(
 
 @router.get("/waits", operation_id="getWaits", responses=describe_read_errors(401))
 def get_waits(
-    given: Context,
+    context: Context,
     reader: Reader,
     tx: Reading,
-    asked: Annotated[WaitQuery, Depends(_build_waits_query)],
+    query: Annotated[WaitQuery, Depends(_build_waits_query)],
 ) -> schemas.WaitsView:
     """Return how long jobs waited (p10, p50, p90), by the hour or day in which they started.
 
     The answer also has the same figures by partition, nodes and time limit over the whole range.
     """
     try:
-        found = wait_statistics.read_waits_over_time(
-            tx, given.cluster_id, asked, least=get_minimum_jobs(reader)
+        waits = wait_statistics.read_waits_over_time(
+            tx, context.cluster_id, query, least=get_minimum_jobs(reader)
         )
     except InputError as error:
         raise build_invalid_error(str(error), parameter="since") from error
-    fresh = read_freshness(tx, given)
-    return _serialize_waits(found, fresh.as_of, stale=fresh.stale, named=reader.can_see(PARTITIONS))
+    freshness = read_freshness(tx, context)
+    return _serialize_waits(
+        waits, freshness.as_of, stale=freshness.stale, shows_partitions=reader.can_see(PARTITIONS)
+    )
 
 
 def _parse_epoch(at: datetime, parameter: str) -> int:
@@ -113,34 +115,34 @@ def _parse_epoch(at: datetime, parameter: str) -> int:
 
     Raises a problem for an instant outside 1970 to 2200, in which no job was submitted.
     """
-    found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
-    if not 0 <= found <= _LAST:
+    epoch = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    if not 0 <= epoch <= _LAST:
         raise build_invalid_error(
             "the instant has to lie between 1970 and 2200", parameter=parameter
         )
-    return found
+    return epoch
 
 
 def _serialize_waits(
-    found: WaitsOverTime, as_of: datetime | None, *, stale: bool, named: bool
+    waits: WaitsOverTime, as_of: datetime | None, *, stale: bool, shows_partitions: bool
 ) -> schemas.WaitsView:
-    asked = found.asked
+    query = waits.query
     return schemas.WaitsView(
-        since=to_instant(asked.since),
-        until=to_instant(asked.until),
-        by=asked.by,
-        partition=asked.partition or None,
-        nodes=asked.size,
-        time_limit=asked.limit,
+        since=to_instant(query.since),
+        until=to_instant(query.until),
+        by=query.by,
+        partition=query.partition or None,
+        nodes=query.size,
+        time_limit=query.limit,
         points=[
             schemas.WaitPoint(at=to_instant(p.at), **_serialize_spread(p.waits))
-            for p in found.points
+            for p in waits.points
         ],
-        whole=schemas.SpreadView(**_serialize_spread(found.whole)),
-        by_partition=[_serialize_group(g) for g in found.partitions] if named else [],
-        by_nodes=[_serialize_group(g) for g in found.sizes],
-        by_time_limit=[_serialize_group(g) for g in found.limits],
-        behind_h=found.behind_h,
+        whole=schemas.SpreadView(**_serialize_spread(waits.whole)),
+        by_partition=[_serialize_group(g) for g in waits.partitions] if shows_partitions else [],
+        by_nodes=[_serialize_group(g) for g in waits.sizes],
+        by_time_limit=[_serialize_group(g) for g in waits.limits],
+        behind_h=waits.behind_h,
         as_of=as_of,
         stale=stale,
     )
@@ -171,7 +173,11 @@ def _serialize_partition(row: PartitionStatus, at: int) -> schemas.PartitionView
 
 
 def _serialize_reason(reason: WaitingReason) -> schemas.ReasonView:
-    why = reason.why
+    explanation = reason.why
     return schemas.ReasonView(
-        reason=why.word, jobs=reason.jobs, cure=why.cure, says=why.says, advice=why.advice
+        reason=explanation.word,
+        jobs=reason.jobs,
+        cure=explanation.cure,
+        says=explanation.says,
+        advice=explanation.advice,
     )

@@ -39,54 +39,56 @@ ReportDays = Annotated[
 
 @router.get("/accuracy", operation_id="getAccuracy", responses=describe_read_errors(401))
 def get_accuracy(
-    given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
+    context: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.AccuracyView:
     """Compare forecasts with outcomes: calibration, errors, and Slurm's own plan beside them.
 
     The figures cover hand-overs and a sample of the submitted jobs, each forecast at its
     submission.
     """
-    span = (given.cluster_id, *get_recent_span(given.clock(), days))
-    found = given.remembered.get_lookback(build_accuracy, tx, span, reader)
+    span = (context.cluster_id, *get_recent_span(context.clock(), days))
+    accuracy = context.response_cache.get_or_make_report(build_accuracy, tx, span, reader)
     return schemas.AccuracyView.model_validate(
-        _add_freshness(found, tx, given), from_attributes=True
+        _add_freshness(accuracy, tx, context), from_attributes=True
     )
 
 
 @router.get("/impact", operation_id="getImpact", responses=describe_read_errors(401))
 def get_impact(
-    given: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
+    context: Context, reader: Reader, tx: Reading, days: ReportDays = DAYS
 ) -> schemas.ImpactView:
     """Return interruption saved against each baseline and overlap spent, by mode act and shadow.
 
     Where the cluster keeps jobs or usage private, the figures cover only the caller's own chains.
     """
     require_identity(reader, JOBS, USAGE)
-    span = (given.cluster_id, *get_recent_span(given.clock(), days))
-    found = given.remembered.get_lookback(build_impact, tx, span, reader)
-    return schemas.ImpactView.model_validate(_add_freshness(found, tx, given), from_attributes=True)
+    span = (context.cluster_id, *get_recent_span(context.clock(), days))
+    impact = context.response_cache.get_or_make_report(build_impact, tx, span, reader)
+    return schemas.ImpactView.model_validate(
+        _add_freshness(impact, tx, context), from_attributes=True
+    )
 
 
 @router.get(
     "/reports/shadow", operation_id="getShadowReport", responses=describe_read_errors(401, 404)
 )
-def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
+def get_shadow_report(context: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
     """Return the last report of `mirage report shadow`: what acting would have changed."""
-    found = stored_report.read_shadow_report(tx, given.cluster_id, reader)
-    if found is None:
+    report = stored_report.read_shadow_report(tx, context.cluster_id, reader)
+    if report is None:
         raise NotFound("no shadow report has been made yet: run `mirage report shadow`")
-    fresh = read_freshness(tx, given)
+    freshness = read_freshness(tx, context)
     return schemas.ShadowReportView(
-        made_at=to_instant(found.at),
-        recommendation=found.document["recommendation"],
-        report=dict(found.document),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+        made_at=to_instant(report.at),
+        recommendation=report.document["recommendation"],
+        report=dict(report.document),
+        as_of=freshness.as_of,
+        stale=freshness.stale,
     )
 
 
-def _add_freshness(found: Any, tx: Transaction, given: ApiContext) -> dict[str, Any]:
+def _add_freshness(report: Any, tx: Transaction, context: ApiContext) -> dict[str, Any]:
     """Return the fields of a dataclass with `as_of` and `stale`."""
-    fresh = read_freshness(tx, given)
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
-    return values | {"as_of": fresh.as_of, "stale": fresh.stale}
+    freshness = read_freshness(tx, context)
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
+    return values | {"as_of": freshness.as_of, "stale": freshness.stale}

@@ -46,21 +46,21 @@ def get_health() -> chain_schemas.Health:
 
 
 @probes.get("/readyz", operation_id="getReadiness", responses=describe_errors(500, 503))
-def get_readiness(given: Context) -> chain_schemas.Health:
+def get_readiness(context: Context) -> chain_schemas.Health:
     """Check that the database has this program's schema and that Slurm was read recently."""
-    given.store.check_schema()
-    with given.store.read() as tx:
-        fresh = read_freshness(tx, given)
-    if fresh.as_of is None:
+    context.store.check_schema()
+    with context.store.read() as tx:
+        freshness = read_freshness(tx, context)
+    if freshness.as_of is None:
         raise ProblemError(
             NOT_READY,
             "Mirage has not read the cluster's state from Slurm yet: run `mirage doctor`",
         )
-    if fresh.stale:
+    if freshness.stale:
         raise ProblemError(
             NOT_READY,
-            f"Mirage last read the cluster's state at {fresh.as_of.isoformat()}, "
-            f"more than {given.stale_after_s} s ago: run `mirage doctor`",
+            f"Mirage last read the cluster's state at {freshness.as_of.isoformat()}, "
+            f"more than {context.stale_after_s} s ago: run `mirage doctor`",
         )
     return chain_schemas.Health()
 
@@ -71,13 +71,13 @@ def get_readiness(given: Context) -> chain_schemas.Health:
     response_class=PlainTextResponse,
     responses=describe_errors(401, 403, 413, 500, 503),
 )
-def get_metrics(given: Context, reader: Reader) -> Response:
+def get_metrics(context: Context, reader: Reader) -> Response:
     """Return the metrics for Prometheus.
 
     Where Slurm's PrivateData hides jobs, the caller needs a token; any role will do.
     """
     require_identity(reader, JOBS)
-    return Response(metrics.render_metrics(given), media_type=metrics.MEDIA_TYPE)
+    return Response(metrics.render_metrics(context), media_type=metrics.MEDIA_TYPE)
 
 
 @probes.get(
@@ -95,35 +95,39 @@ def explain_problem(name: str) -> PlainTextResponse:
 
 
 @router.get("/mode", operation_id="getMode", responses=describe_read_errors(401))
-def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
+def get_mode(context: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
     """Return the mode of the cluster and, if the caller may see partitions, of each partition."""
-    return _read_modes(tx, given, reader)
+    return _read_modes(tx, context, reader)
 
 
 @router.put("/mode", operation_id="setMode", responses=describe_write_errors(409, 412))
 def set_mode(
-    new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing, if_match: IfMatch
+    new: cluster_schemas.NewMode,
+    context: Context,
+    admin: AdminWriter,
+    tx: Writing,
+    if_match: IfMatch,
 ) -> cluster_schemas.Modes:
     """Set the mode of a partition or of the cluster.
 
     The mode cannot be set to act while the kill switch is pulled.
     """
-    if_match(lambda: _read_modes(tx, given, who))
-    now = given.clock()
+    if_match(lambda: _read_modes(tx, context, admin))
+    now = context.clock()
     try:
         if new.mode is None:
-            modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
-            return _read_modes(tx, given, who)
-        modes.check_partition(tx, given.cluster_id, new.partition)
+            modes.unset_mode(tx, context.cluster_id, new.partition, now=now, actor=admin.user)
+            return _read_modes(tx, context, admin)
+        modes.check_partition(tx, context.cluster_id, new.partition)
     except InputError as error:
         raise build_invalid_error(str(error), pointer="#/partition") from error
-    modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
-    return _read_modes(tx, given, who)
+    modes.set_mode(tx, context.cluster_id, new.mode, new.partition, now=now, actor=admin.user)
+    return _read_modes(tx, context, admin)
 
 
 @router.post("/kill", operation_id="stopActing", responses=describe_write_errors(409, 412))
 def stop_acting(
-    given: Context, who: AdminWriter, tx: Writing, key: Idempotency, if_match: IfMatch
+    context: Context, admin: AdminWriter, tx: Writing, key: Idempotency, if_match: IfMatch
 ) -> cluster_schemas.Modes:
     """Pull the kill switch: mode act works like shadow until the release.
 
@@ -131,35 +135,35 @@ def stop_acting(
     """
 
     def pull_kill_switch() -> cluster_schemas.Modes:
-        pulls = kill_switch.list_pulls(tx, given.cluster_id)
-        if_match(lambda: serialize_kill_switch(pulls, given.kill_file))
-        kill_switch.pull_switch(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
-        return _read_modes(tx, given, who)
+        pulls = kill_switch.list_pulls(tx, context.cluster_id)
+        if_match(lambda: serialize_kill_switch(pulls, context.kill_file))
+        kill_switch.pull_switch(tx, context.cluster_id, Way.REST, now=context.clock(), actor=admin.user)
+        return _read_modes(tx, context, admin)
 
-    return key.run_once(pull_kill_switch, lambda: _read_modes(tx, given, who))
+    return key.run_once(pull_kill_switch, lambda: _read_modes(tx, context, admin))
 
 
-def _read_modes(tx: Transaction, given: ApiContext, reader: Principal) -> cluster_schemas.Modes:
-    known = read_modes(tx, given.cluster_id)
-    known = known if reader.can_see(PARTITIONS) else known.hide_names()
+def _read_modes(tx: Transaction, context: ApiContext, reader: Principal) -> cluster_schemas.Modes:
+    in_force = read_modes(tx, context.cluster_id)
+    in_force = in_force if reader.can_see(PARTITIONS) else in_force.hide_names()
     return cluster_schemas.Modes(
-        mode=known.cluster_mode,
-        partitions=known.own_modes,
-        says=known.describe(),
-        kill_switch=bool(known.pulled),
+        mode=in_force.cluster_mode,
+        partitions=in_force.own_modes,
+        says=in_force.describe(),
+        kill_switch=bool(in_force.pulled),
         demoted=[
-            one.explain()
-            for one in known.demotions
-            if reader.is_admin or one.place.uid == reader.uid
+            demotion.explain()
+            for demotion in in_force.demotions
+            if reader.is_admin or demotion.place.uid == reader.uid
         ],
     )
 
 
 @router.get("/audit", operation_id="listAudit", responses=describe_read_errors(401, 403))
 def list_audit(
-    who: Admin,  # noqa: ARG001 - asked for by being named
+    admin: Admin,  # noqa: ARG001 - it makes the route require an admin
     paging: Paging,
-    between: TimeRangeQuery,
+    time_range: TimeRangeQuery,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     actor: Annotated[
         str | None,
@@ -173,12 +177,12 @@ def list_audit(
     """List what people and Mirage did, and what Mirage found; newest first."""
     rows = audit.list_entries(
         paging.tx,
-        paging.given.cluster_id,
+        paging.context.cluster_id,
         chain_id=None if chain_id is None else ChainId(chain_id),
         event=event,
         after=paging.after,
         limit=paging.limit,
-        where=AuditFilter(actor=actor, since=between.since, until=between.until),
+        where=AuditFilter(actor=actor, since=time_range.since, until=time_range.until),
     )
     return paging.build_page(
         cluster_schemas.AuditPage,

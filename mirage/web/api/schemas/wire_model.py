@@ -45,5 +45,5 @@ def _iter_texts(value: object) -> Iterator[str]:
         for pair in value.items():
             yield from _iter_texts(pair)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _iter_texts(one)
+        for element in value:
+            yield from _iter_texts(element)

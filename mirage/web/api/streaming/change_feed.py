@@ -27,26 +27,26 @@ from mirage.web.shared.problems import TOO_MANY, ProblemError
 
 _log = structlog.get_logger(__name__)
 
-MOST = 256
+MAX_LISTENERS = 256
 """The most listeners of one process, and at most half of its connections."""
-MOST_OF_ONE = 16
+MAX_PER_USER = 16
 """The most listeners of one user."""
-MOST_FROM_ONE = 32
-"""The most listeners from one client without a credential (http/server/admission.py)."""
-FOR_KNOWN = 64
+MAX_PER_CLIENT = 32
+"""The most listeners from one client without a credential (`web.shared.server.admission`)."""
+RESERVED_FOR_KNOWN = 64
 """Listeners that are kept for callers with a credential, at most half. Others share the rest."""
-EVERY_S = 1.0
+POLL_S = 1.0
 BATCH = 500
 """Changes that are read at once, and the most by which a returning listener may be behind."""
-REMEMBERED = 2000
+KEPT_CHANGES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Changes after a number, oldest first, with the owners of their chains. `news` None: some of
-    the changes are no longer kept."""
+    """Changes after a number, oldest first, with the owners of their chains. `changes` is
+    None if some of them are no longer kept."""
 
-    news: Sequence[Change] | None
+    changes: Sequence[Change] | None
     owners: Mapping[ChainId, ChainOwner]
     newest: int
     health: str
@@ -57,47 +57,47 @@ class ChangeBatch:
 class Listener:
     """One open stream of events. Its methods are called only in the event loop."""
 
-    who: Principal
+    principal: Principal
     client: str | None = None
     """The address of the client; None: many clients share it."""
-    ended: bool = False
-    lost: bool = False
+    has_ended: bool = False
+    is_reset: bool = False
     """Whether the database was restored from a copy, so that the listener has to begin again."""
-    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake_up(self) -> None:
-        self._woken.set()
+        self._wake_event.set()
 
     def end_listening(self) -> None:
-        self.ended = True
-        self._woken.set()
+        self.has_ended = True
+        self._wake_event.set()
 
     async def wait_for_change(self, timeout_s: float) -> None:
         """Wait until the listener is woken, for `timeout_s` at most."""
         try:
-            await asyncio.wait_for(self._woken.wait(), timeout_s)
+            await asyncio.wait_for(self._wake_event.wait(), timeout_s)
         except TimeoutError:
             return
-        self._woken.clear()
+        self._wake_event.clear()
 
 
 class ChangeFeed:
     """The changes of one cluster, which a process follows while anybody listens."""
 
-    def __init__(self, given: ApiContext, *, every_s: float = EVERY_S) -> None:
-        self._given = given
+    def __init__(self, context: ApiContext, *, every_s: float = POLL_S) -> None:
+        self._context = context
         self._every_s = every_s
         self._listeners: list[Listener] = []
-        self._reading: asyncio.Task[None] | None = None
-        self._recent: deque[Change] = deque(maxlen=REMEMBERED)
+        self._reader_task: asyncio.Task[None] | None = None
+        self._recent: deque[Change] = deque(maxlen=KEPT_CHANGES)
         self._owners: dict[ChainId, ChainOwner] = {}
         self._last = 0
         self.health = "ok"
 
     @contextmanager
-    def open_listener(self, who: Principal, client: str | None = None) -> Iterator[Listener]:
+    def open_listener(self, principal: Principal, client: str | None = None) -> Iterator[Listener]:
         """Open a listener. Raises ProblemError if too many are open."""
-        listener = Listener(who, client)
+        listener = Listener(principal, client)
         if not self._has_room_for(listener):
             raise ProblemError(
                 TOO_MANY, "too many event streams are open: close one of them and try again"
@@ -107,32 +107,36 @@ class ChangeFeed:
             yield listener
         finally:
             self._listeners.remove(listener)
-            if not self._listeners and self._reading is not None:
-                self._reading.cancel()
-                self._reading = None
+            if not self._listeners and self._reader_task is not None:
+                self._reader_task.cancel()
+                self._reader_task = None
 
     def _has_room_for(self, new: Listener) -> bool:
-        most = min(MOST, self._given.connections // 2)
-        theirs = [other for other in self._listeners if other.who.user == new.who.user]
-        if len(self._listeners) >= most:
+        limit = min(MAX_LISTENERS, self._context.connections // 2)
+        own_listeners = [
+            other for other in self._listeners if other.principal.user == new.principal.user
+        ]
+        if len(self._listeners) >= limit:
             return False
-        if new.who.is_known:
-            return len(theirs) < MOST_OF_ONE
-        from_there = sum(other.client == new.client for other in theirs)
-        is_one_too_many = new.client is not None and from_there >= MOST_FROM_ONE
-        return len(theirs) < most - min(FOR_KNOWN, most // 2) and not is_one_too_many
+        if new.principal.is_known:
+            return len(own_listeners) < MAX_PER_USER
+        from_client = sum(other.client == new.client for other in own_listeners)
+        is_one_too_many = new.client is not None and from_client >= MAX_PER_CLIENT
+        return (
+            len(own_listeners) < limit - min(RESERVED_FOR_KNOWN, limit // 2) and not is_one_too_many
+        )
 
     async def read_missed_changes(self, after: int | None) -> ChangeBatch:
         """Return the changes that a listener missed after the number `after`.
 
         If `after` is None, the listener begins now and has missed nothing.
         """
-        seen = await run_in_threadpool(self._read_changes, after)
-        if self._reading is None and self._listeners:
+        batch = await run_in_threadpool(self._read_changes, after)
+        if self._reader_task is None and self._listeners:
             self._recent.clear()
-            self._last, self.health = seen.newest, seen.health
-            self._reading = asyncio.create_task(self._follow_changes())
-        return seen
+            self._last, self.health = batch.newest, batch.health
+            self._reader_task = asyncio.create_task(self._follow_changes())
+        return batch
 
     def get_changes_after(self, number: int) -> Sequence[Change] | None:
         """Return the known changes after that number; None: some are no longer kept."""
@@ -154,68 +158,76 @@ class ChangeFeed:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                seen = await run_in_threadpool(self._read_changes, self._last)
-            except Exception:  # who follows for everybody goes on
+                batch = await run_in_threadpool(self._read_changes, self._last)
+            except Exception:  # one failure must not end the feed of all listeners
                 _log.exception("changes cannot be read")
                 continue
-            if seen.health == self.health and seen.newest == self._last:
+            if batch.health == self.health and batch.newest == self._last:
                 continue
-            if seen.news is None:
+            if batch.changes is None:
                 self._recent.clear()
                 self._owners = {}
             else:
-                self._recent.extend(seen.news)
-                self._owners = self._select_named_owners() | dict(seen.owners)
-            self._last, self.health = seen.newest, seen.health
+                self._recent.extend(batch.changes)
+                self._owners = self._select_named_owners() | dict(batch.owners)
+            self._last, self.health = batch.newest, batch.health
             for listener in self._listeners:
-                listener.lost |= seen.news is None
+                listener.is_reset |= batch.changes is None
                 listener.wake_up()
 
     def _select_named_owners(self) -> dict[ChainId, ChainOwner]:
-        named = {chain_id for change in self._recent for chain_id in change.chain_ids or ()}
-        return {chain_id: owner for chain_id, owner in self._owners.items() if chain_id in named}
+        chain_ids = {chain_id for change in self._recent for chain_id in change.chain_ids or ()}
+        return {
+            chain_id: owner for chain_id, owner in self._owners.items() if chain_id in chain_ids
+        }
 
     def _read_changes(self, after: int | None) -> ChangeBatch:
         """Read the changes after that number. Call it in a thread, as the database may block."""
-        given = self._given
+        context = self._context
         try:
-            with given.store.read() as tx:
-                newest = changes.read_newest_seq(tx, given.cluster_id)
+            with context.store.read() as tx:
+                newest = changes.read_newest_seq(tx, context.cluster_id)
                 after = newest if after is None else after
-                news = changes.list_changes_since(tx, given.cluster_id, after, BATCH + 1)
-                if news is not None and len(news) > BATCH:
-                    news = None
-                named = {chain_id for new in news or () for chain_id in new.chain_ids or ()}
-                owners = row_access.list_chain_owners(tx, given.cluster_id, named) if named else {}
-                health = "stale" if read_freshness(tx, given).stale else "ok"
+                new_changes = changes.list_changes_since(tx, context.cluster_id, after, BATCH + 1)
+                if new_changes is not None and len(new_changes) > BATCH:
+                    new_changes = None
+                chain_ids = {
+                    chain_id for new in new_changes or () for chain_id in new.chain_ids or ()
+                }
+                owners = (
+                    row_access.list_chain_owners(tx, context.cluster_id, chain_ids)
+                    if chain_ids
+                    else {}
+                )
+                health = "stale" if read_freshness(tx, context).stale else "ok"
         except MirageError as error:
             if self.health != "unavailable":
                 _log.warning("changes cannot be read", error=str(error))
             last = self._last if after is None else after
             return ChangeBatch([], {}, last, "unavailable")
-        return ChangeBatch(news, owners, newest, health)
+        return ChangeBatch(new_changes, owners, newest, health)
 
 
 def serialize_change(
-    change: Change, who: Principal, owners: Mapping[ChainId, ChainOwner], topics: set[Topic]
+    change: Change, principal: Principal, owners: Mapping[ChainId, ChainOwner], topics: set[Topic]
 ) -> dict[str, object] | None:
     """Return the part of the change that this caller may see; None if there is no such part."""
     if change.topic not in topics:
         return None
-    told: dict[str, object] = {"id": change.seq, "topic": change.topic.value}
+    event: dict[str, object] = {"id": change.seq, "topic": change.topic.value}
     if change.topic not in {Topic.CHAINS, Topic.DECISIONS}:
-        return told
+        return event
     if change.chain_ids is None:
-        return told | {"chain_ids": None}
-    theirs = [
-        chain_id for chain_id in change.chain_ids if _can_see_chain(who, owners.get(chain_id))
+        return event | {"chain_ids": None}
+    visible_ids = [
+        chain_id for chain_id in change.chain_ids if _can_see_chain(principal, owners.get(chain_id))
     ]
-    return told | {"chain_ids": theirs} if theirs else None
+    return event | {"chain_ids": visible_ids} if visible_ids else None
 
 
-def _can_see_chain(who: Principal, owner: ChainOwner | None) -> bool:
-    return owner is not None and who.can_see_chain_of(owner.uid, owner.accounts)
+def _can_see_chain(principal: Principal, owner: ChainOwner | None) -> bool:
+    return owner is not None and principal.can_see_chain_of(owner.uid, owner.accounts)
 
 
 Ending = Callable[[Callable[[], None]], None]
-"""Takes a function to be called when the server ends (http/auth/unix_peer.py)."""
+"""Takes a function, which is called when the server ends (`web.shared.auth.unix_peer`)."""

@@ -52,7 +52,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 
 def _choose_format(
     request: Request,
-    said: Annotated[
+    query_format: Annotated[
         Format | None,
         Query(
             alias="format",
@@ -61,22 +61,23 @@ def _choose_format(
         ),
     ] = None,
 ) -> Format:
-    if said is not None:
-        return said
+    if query_format is not None:
+        return query_format
     weights = dict(map(_parse_media_range, request.headers.get("accept", "").split(",")))
-    asked = {
-        wanted: weights.get(kind.partition(";")[0], 0.0) for wanted, kind in MEDIA_TYPES.items()
+    format_weights = {
+        file_format: weights.get(kind.partition(";")[0], 0.0)
+        for file_format, kind in MEDIA_TYPES.items()
     }
-    best = max(asked, key=lambda wanted: asked[wanted])
-    return best if asked[best] > weights.get("application/json", 0.0) else Format.JSON
+    best = max(format_weights, key=lambda file_format: format_weights[file_format])
+    return best if format_weights[best] > weights.get("application/json", 0.0) else Format.JSON
 
 
 def _parse_media_range(part: str) -> tuple[str, float]:
     """Parse one media type of the header Accept and its weight (RFC 9110, 12.5.1)."""
     kind, *parameters = (word.strip() for word in part.split(";"))
-    said = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
+    weight = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
     try:
-        return kind.lower(), float(said)
+        return kind.lower(), float(weight)
     except ValueError:
         return kind.lower(), 0.0
 
@@ -86,46 +87,51 @@ AsFormat = Annotated[Format, Depends(_choose_format)]
 
 def export_rows(
     request: Request,
-    wanted: Format,
+    file_format: Format,
     model: type[BaseModel],
-    look: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
+    read_rows: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
     view: Callable[[Transaction, Sequence[ExportRow]], Sequence[BaseModel]],
 ) -> StreamingResponse:
-    """Yield the rows that `look` finds after a row, as `view` serializes them. None: from the
-    first."""
-    given: ApiContext = request.app.state.context
+    """Send all rows as a file of the format.
+
+    `read_rows` reads up to so many rows after a row (None: from the first); `view` serializes them.
+    `model` is the wire type, whose fields are the columns.
+    """
+    context: ApiContext = request.app.state.context
     columns = list(list_columns(model))
-    parts = _read_parts(given, look, view)
-    written = _write_csv(columns, parts) if wanted is Format.CSV else _write_parquet(columns, parts)
+    parts = _read_parts(context, read_rows, view)
+    content = (
+        _write_csv(columns, parts) if file_format is Format.CSV else _write_parquet(columns, parts)
+    )
     name = request.url.path.rpartition("/")[2]
-    headers = {"Content-Disposition": f'attachment; filename="mirage-{name}.{wanted}"'}
-    return _ExportResponse(request, written, headers=headers, media_type=MEDIA_TYPES[wanted])
+    headers = {"Content-Disposition": f'attachment; filename="mirage-{name}.{file_format}"'}
+    return _ExportResponse(request, content, headers=headers, media_type=MEDIA_TYPES[file_format])
 
 
 class _ExportResponse(StreamingResponse):
     """A response that ends early if the reader is too slow, or takes too long in all."""
 
-    def __init__(self, request: Request, written: Iterator[bytes], **more: Any) -> None:
-        super().__init__(written, **more)
-        self._quota, self._asker = quota.get_quota(request), quota.get_asker(request)
+    def __init__(self, request: Request, content: Iterator[bytes], **more: Any) -> None:
+        super().__init__(content, **more)
+        self._quota, self._holder = quota.get_quota(request), quota.get_quota_holder(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._quota.exports.acquire_slot(self._asker):
-            async with enforce_read_pace(scope, send, total_s=self._quota.export_s) as steadily:
-                await super().__call__(scope, receive, steadily)
+        with self._quota.exports.acquire_slot(self._holder):
+            async with enforce_read_pace(scope, send, total_s=self._quota.export_s) as paced_send:
+                await super().__call__(scope, receive, paced_send)
 
 
 def _read_parts(
-    given: ApiContext,
-    look: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
+    context: ApiContext,
+    read_rows: Callable[[Transaction, ExportRow | None, int], Sequence[ExportRow]],
     view: Callable[[Transaction, Sequence[ExportRow]], Sequence[BaseModel]],
 ) -> Iterator[Sequence[BaseModel]]:
     last: ExportRow | None = None
     while True:
-        with given.store.read() as tx:
-            rows = look(tx, last, PART)
-            shown = view(tx, rows)
-        yield shown
+        with context.store.read() as tx:
+            rows = read_rows(tx, last, PART)
+            answers = view(tx, rows)
+        yield answers
         if len(rows) < PART:
             return
         last = rows[-1]
@@ -160,30 +166,30 @@ def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator
     """Yield the columns of a wire type. A field of a nested type is named `<field>_<nested
     field>`."""
     for name, field in model.model_fields.items():
-        found = _strip_none(field.annotation)
-        where = (*path, name)
-        if isinstance(found, type) and issubclass(found, BaseModel):
-            yield from list_columns(found, where)
+        field_type = _strip_none(field.annotation)
+        column_path = (*path, name)
+        if isinstance(field_type, type) and issubclass(field_type, BaseModel):
+            yield from list_columns(field_type, column_path)
         else:
-            yield ExportColumn("_".join(where), where, _infer_kind(found))
+            yield ExportColumn("_".join(column_path), column_path, _infer_kind(field_type))
 
 
 def _strip_none(annotation: Any) -> Any:
     if get_origin(annotation) not in {Union, types.UnionType}:
         return annotation
-    (found,) = (one for one in get_args(annotation) if one is not type(None))
-    return found
+    (inner_type,) = (option for option in get_args(annotation) if option is not type(None))
+    return inner_type
 
 
-def _infer_kind(found: Any) -> ColumnKind:
+def _infer_kind(field_type: Any) -> ColumnKind:
     by_type = (
         (bool, ColumnKind.BOOL),
         (int, ColumnKind.INT),
         (float, ColumnKind.FLOAT),
         (str, ColumnKind.TEXT),
     )
-    for known, kind in (*by_type, (datetime, ColumnKind.INSTANT)):
-        if isinstance(found, type) and issubclass(found, known):
+    for base_type, kind in (*by_type, (datetime, ColumnKind.INSTANT)):
+        if isinstance(field_type, type) and issubclass(field_type, base_type):
             return kind
     return ColumnKind.TREE
 
@@ -196,11 +202,11 @@ _SEPARATORS = ";|\t\r\n"
 cuts a text at each `;` and end of line."""
 
 
-def _escape_formula(found: re.Match[str]) -> str:
+def _escape_formula(match: re.Match[str]) -> str:
     """Put an apostrophe where a cell begins, so that its formula becomes text."""
-    run = found[0]
+    run = match[0]
     begins = max(run.rfind(separator) for separator in _SEPARATORS) + 1
-    in_a_cell = begins == 0 and found.start() > 0
+    in_a_cell = begins == 0 and match.start() > 0
     return run if in_a_cell else f"{run[:begins]}'{run[begins:]}"
 
 
@@ -237,23 +243,23 @@ class _Sink(io.RawIOBase):
     """A buffer that keeps written bytes until they are taken."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._at = 0
+        self._chunks: list[bytes] = []
+        self._position = 0
 
     def writable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def write(self, data: Any) -> int:
-        self._held.append(bytes(data))
-        self._at += len(self._held[-1])
-        return len(self._held[-1])
+        self._chunks.append(bytes(data))
+        self._position += len(self._chunks[-1])
+        return len(self._chunks[-1])
 
     def take_bytes(self) -> bytes:
-        held, self._held = self._held, []
-        return b"".join(held)
+        chunks, self._chunks = self._chunks, []
+        return b"".join(chunks)
 
 
 def _write_parquet(

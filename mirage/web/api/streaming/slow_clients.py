@@ -1,7 +1,7 @@
-"""Long answers are sent to those who read them: one that is read too slowly is ended.
+"""Ends a long answer whose client reads it too slowly.
 
-A time for each part alone would not do: who takes a few bytes just before it is over holds a file
-open for hours.
+A time limit for each part alone is not enough: a client that takes a few bytes just before each
+limit would hold a file open for hours.
 """
 
 import asyncio
@@ -68,12 +68,12 @@ async def enforce_read_pace(scope: Scope, send: Send, *, total_s: float) -> Asyn
         async with asyncio.timeout(total_s):
             yield send_paced
     except (_SlowReaderError, TimeoutError) as error:
-        why = str(error) or f"it took more than {total_s:g} s"
-        _log.warning("an answer was not sent to its end", path=scope["path"], why=why)
-        cut: Callable[[], None] | None = scope.get("state", {}).get("cut")
-        if cut is not None:
-            cut()
-            await asyncio.sleep(0)  # the server learns of it
+        reason = str(error) or f"it took more than {total_s:g} s"
+        _log.warning("an answer was not sent to its end", path=scope["path"], why=reason)
+        cut_connection: Callable[[], None] | None = scope.get("state", {}).get("cut")
+        if cut_connection is not None:
+            cut_connection()
+            await asyncio.sleep(0)  # lets the server notice the cut
 
 
 def _split_message(message: Message) -> Iterator[Message]:

@@ -12,28 +12,29 @@ from dataclasses import dataclass
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
-_HEAD = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-_ASKED = struct.Struct("=BBBxI")  # inet_diag_req_v2 up to the socket's id: family, protocol, states
+_HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+_QUESTION_HEAD = struct.Struct("=BBBxI")
+"""inet_diag_req_v2 up to the socket's id: family, protocol, extensions, states."""
 _PORTS = struct.Struct("!HH")
-_REST = struct.Struct("=III")  # of an id: interface, cookie
+_ID_REST = struct.Struct("=III")  # of an id: interface, cookie
 _OWNER = struct.Struct("=II")  # of inet_diag_msg: uid, inode
-_PORTS_AT = _HEAD.size + 4
+_PORTS_AT = _HEADER.size + 4
 """After family, state, timer and retransmissions; first of the id."""
-_OWNER_AT = _HEAD.size + 4 + 48 + 12
+_OWNER_AT = _HEADER.size + 4 + 48 + 12
 """After family, state, timer and retransmissions; the id; expiry and the two queues."""
 _ANY = 0xFFFFFFFF
 _BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 _REQUEST = 1  # NLM_F_REQUEST
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
-_LARGEST = 4096
-_OF_ONE_HOST = 64
+_MAX_ANSWER_BYTES = 4096
+_HOST_PREFIX_BITS = 64
 """Bits of an IPv6 network within which one client may use any number of addresses."""
 
 
 def read_peer_uid(connection: socket.socket) -> int:
     """Return the uid of the process that connected to a unix socket."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(found)[1]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    uid: int = _CREDENTIALS.unpack(credentials)[1]
     return uid
 
 
@@ -80,10 +81,10 @@ class SocketOwners:
         if self._kernel is None:
             return None
         self._sequence = (self._sequence + 1) % _ANY
-        asked = _build_question(end, other)
-        head = _HEAD.pack(_HEAD.size + len(asked), _BY_FAMILY, _REQUEST, self._sequence, 0)
+        question = _build_question(end, other)
+        header = _HEADER.pack(_HEADER.size + len(question), _BY_FAMILY, _REQUEST, self._sequence, 0)
         try:
-            self._kernel.send(head + asked)
+            self._kernel.send(header + question)
             return _parse_owner(self._receive_answer(self._kernel), other)
         except OSError:
             return None
@@ -94,19 +95,19 @@ class SocketOwners:
         Raises BlockingIOError if it is not.
         """
         while True:
-            answer = kernel.recv(_LARGEST)
-            if _HEAD.unpack_from(answer)[3] == self._sequence:
+            answer = kernel.recv(_MAX_ANSWER_BYTES)
+            if _HEADER.unpack_from(answer)[3] == self._sequence:
                 return answer
 
 
 def _build_question(end: TcpEndpoint, other: TcpEndpoint) -> bytes:
     family = socket.AF_INET if end.address.version == 4 else socket.AF_INET6  # noqa: PLR2004
-    addresses = b"".join(one.address.packed.ljust(16, b"\0") for one in (end, other))
+    addresses = b"".join(endpoint.address.packed.ljust(16, b"\0") for endpoint in (end, other))
     return (
-        _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ANY)
+        _QUESTION_HEAD.pack(family, socket.IPPROTO_TCP, 0, _ANY)
         + _PORTS.pack(end.port, other.port)
         + addresses
-        + _REST.pack(0, _ANY, _ANY)
+        + _ID_REST.pack(0, _ANY, _ANY)
     )
 
 
@@ -124,5 +125,5 @@ def to_client_name(address: IpAddress) -> str:
     """Return the name by which an address is counted; for IPv6, the /64 network of its host."""
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
-    plain = address.ipv4_mapped  # how a socket of both families shows an IPv4 address
-    return str(plain or ipaddress.ip_network((int(address), _OF_ONE_HOST), strict=False))
+    mapped = address.ipv4_mapped  # how a socket of both families shows an IPv4 address
+    return str(mapped or ipaddress.ip_network((int(address), _HOST_PREFIX_BITS), strict=False))

@@ -26,17 +26,17 @@ from mirage.web.shared.auth.socket_owner import read_peer_uid
 
 _log = structlog.get_logger(__name__)
 
-_LONGEST = 107
+_MAX_PATH_BYTES = 107
 """The most bytes of a socket's path: sun_path of Linux has 108."""
-_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_ONE_READ = 16 * 1024
+_TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_READ_BYTES = 16 * 1024
 """Bytes read at once. asyncio reads 256 KiB, all of which one connection could occupy."""
 _LATE_S = 1.0
 """If a timer is this many seconds late, this process stood still and not the client."""
-_UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
+_INCOMPLETE_STATES = frozenset({h11.IDLE, h11.SEND_BODY})
 """States of a client whose request is not complete yet."""
 
-_seldom = ThrottledLog()
+_throttled_log = ThrottledLog()
 
 
 class AwaitedPart(StrEnum):
@@ -60,9 +60,9 @@ class ClientTimeouts:
     taking_s: float = 30.0
     """For the rest of a complete answer, or of an answer that is too long to be held here."""
 
-    def get_timeout(self, awaited: AwaitedPart) -> float:
+    def get_timeout(self, part: AwaitedPart) -> float:
         by_part = {AwaitedPart.HEAD: self.head_s, AwaitedPart.BODY: self.body_s}
-        return by_part.get(awaited, self.taking_s)
+        return by_part.get(part, self.taking_s)
 
 
 class _OneRequestFlow(FlowControl):
@@ -72,12 +72,14 @@ class _OneRequestFlow(FlowControl):
     bytes. A client that asks faster than it is answered would fill the memory.
     """
 
-    def __init__(self, transport: asyncio.Transport, has_one_waiting: Callable[[], bool]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, has_waiting_request: Callable[[], bool]
+    ) -> None:
         super().__init__(transport)
-        self._has_one_waiting = has_one_waiting
+        self._has_waiting_request = has_waiting_request
 
     def resume_reading(self) -> None:
-        if self.read_paused and not self._has_one_waiting():
+        if self.read_paused and not self._has_waiting_request():
             super().resume_reading()
 
 
@@ -105,35 +107,35 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._patience = patience or ClientTimeouts()
-        self._awaited: AwaitedPart | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._awaited_part: AwaitedPart | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._has_had_more_time = False
-        self._is_full = False
+        self._is_write_buffer_full = False
         self._ending = False
-        self._end: Callable[[], None] | None = None
-        self._read = bytearray()
+        self._on_ending: Callable[[], None] | None = None
+        self._read_buffer = bytearray()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's word
-        self._read = bytearray(_ONE_READ)
-        return self._read
+        self._read_buffer = bytearray(_READ_BYTES)
+        return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        read, self._read = self._read, bytearray()
-        self.data_received(bytes(memoryview(read)[:nbytes]))
+        buffer, self._read_buffer = self._read_buffer, bytearray()
+        self.data_received(bytes(memoryview(buffer)[:nbytes]))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _OneRequestFlow(transport, self._has_one_waiting)
+        self.flow = _OneRequestFlow(transport, self._has_waiting_request)
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
         # Ends a connection whose client does not read; closing it would wait for the client.
         self.app_state["cut"] = transport.abort
-        end: socket.socket = transport.get_extra_info("socket")
-        if end.family is not socket.AF_UNIX:
+        connection: socket.socket = transport.get_extra_info("socket")
+        if connection.family is not socket.AF_UNIX:
             # Without it an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it
             # only on sockets that were made with the protocol TCP named.
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
-            self.app_state["peer_uid"] = read_peer_uid(end)
+            self.app_state["peer_uid"] = read_peer_uid(connection)
         self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -160,29 +162,29 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._is_full = True
+        self._is_write_buffer_full = True
         self._update_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._is_full = False
+        self._is_write_buffer_full = False
         self._set_timer(None)
         self._update_timer()
 
     def shutdown(self) -> None:
         super().shutdown()
         self._ending = True
-        if self._end is not None:
-            self._end()
+        if self._on_ending is not None:
+            self._on_ending()
 
-    def _call_at_ending(self, end: Callable[[], None]) -> None:
-        self._end = end  # of the answer under way: HTTP/1.1 has one at a time
+    def _call_at_ending(self, on_ending: Callable[[], None]) -> None:
+        self._on_ending = on_ending  # of the answer under way: HTTP/1.1 has one at a time
         if self._ending:
-            end()
+            on_ending()
 
     def _update_timer(self) -> None:
         """Start the timer of the awaited part; a part that is awaited already keeps its timer."""
-        if self.transport.is_closing() or self._is_full or self._has_untaken_answer():
+        if self.transport.is_closing() or self._is_write_buffer_full or self._has_untaken_answer():
             self._set_timer(AwaitedPart.TAKING)
         elif self.conn.their_state is h11.SEND_BODY:
             self._set_timer(AwaitedPart.BODY)
@@ -194,57 +196,57 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     def _has_untaken_answer(self) -> bool:
         """Return whether the client has not taken an answer, even if it sends the next request."""
         is_complete = self.cycle is not None and self.cycle.response_complete
-        waits = is_complete or self._awaited is AwaitedPart.TAKING
-        return waits and self.transport.get_write_buffer_size() > 0
+        is_answer_ready = is_complete or self._awaited_part is AwaitedPart.TAKING
+        return is_answer_ready and self.transport.get_write_buffer_size() > 0
 
-    def _has_one_waiting(self) -> bool:
+    def _has_waiting_request(self) -> bool:
         """Return whether a request, or its beginning, waits behind one that is not yet answered."""
-        return self.conn.their_state not in _UNDER_WAY and bool(self.conn.trailing_data[0])
+        return self.conn.their_state not in _INCOMPLETE_STATES and bool(self.conn.trailing_data[0])
 
     def _has_begun_a_head(self) -> bool:
         """Return whether a head has begun; the first head begins with the connection."""
         return self.cycle is None or bool(self.conn.trailing_data[0])
 
-    def _set_timer(self, awaited: AwaitedPart | None) -> None:
-        if awaited is self._awaited:
+    def _set_timer(self, part: AwaitedPart | None) -> None:
+        if part is self._awaited_part:
             return
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
-        self._awaited = awaited
-        if awaited is not None:
-            self._limit = self.loop.call_later(
-                self._patience.get_timeout(awaited), self._handle_timeout
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._awaited_part = part
+        if part is not None:
+            self._timer = self.loop.call_later(
+                self._patience.get_timeout(part), self._handle_timeout
             )
 
     def _handle_timeout(self) -> None:
-        limit, awaited = self._limit, self._awaited
-        self._awaited, self._limit = None, None
-        is_late = limit is not None and self.loop.time() - limit.when() > _LATE_S
+        timer, part = self._timer, self._awaited_part
+        self._awaited_part, self._timer = None, None
+        is_late = timer is not None and self.loop.time() - timer.when() > _LATE_S
         if is_late and not self._has_had_more_time:
             # The client may have sent all of it meanwhile. This grace is given once a connection:
             # a server that is always late, as under a flood, would otherwise end no slow client.
             self._has_had_more_time = True
-            self._set_timer(awaited)
+            self._set_timer(part)
             return
-        if awaited is None or (awaited is AwaitedPart.TAKING and self._has_taken_all()):
+        if part is None or (part is AwaitedPart.TAKING and self._has_taken_all()):
             self._update_timer()  # the client may have begun to send something meanwhile
             return
         client = self.app_state.get("client")
-        _seldom.log_event(
-            _log.info, "a client was too slow", kind=awaited, awaited=awaited.value, client=client
+        _throttled_log.log_event(
+            _log.info, "a client was too slow", kind=part, awaited=part.value, client=client
         )
-        if awaited is AwaitedPart.TAKING:
+        if part is AwaitedPart.TAKING:
             self.transport.abort()
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self.transport.write(_TOO_LATE)
+            self.transport.write(_TIMEOUT_ANSWER)
         self.transport.close()
         self._update_timer()
 
     def _has_taken_all(self) -> bool:
-        left = self.transport.get_write_buffer_size()
-        return not (left or self._is_full or self.transport.is_closing())
+        unsent_bytes = self.transport.get_write_buffer_size()
+        return not (unsent_bytes or self._is_write_buffer_full or self.transport.is_closing())
 
 
 def get_peer_caller(state: State) -> Caller | None:
@@ -261,20 +263,22 @@ def listen_on_path(path: Path, *, private: bool) -> socket.socket:
     A private socket is open to its owner alone, any other to every user of the host. Raises
     InputError.
     """
-    if len(os.fsencode(path)) > _LONGEST:
-        raise InputError(f"choose a shorter path for the socket ({_LONGEST} bytes at most): {path}")
-    listening = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177 if private else 0o111)
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise InputError(
+            f"choose a shorter path for the socket ({_MAX_PATH_BYTES} bytes at most): {path}"
+        )
+    listener = socket.socket(socket.AF_UNIX)
+    old_umask = os.umask(0o177 if private else 0o111)
     try:
         _remove_stale_socket(path)
-        listening.bind(str(path))
-        listening.listen()
+        listener.bind(str(path))
+        listener.listen()
     except OSError as error:
-        listening.close()
+        listener.close()
         raise InputError(f"cannot listen on {path}: {error.strerror or error}") from error
     finally:
-        os.umask(before)
-    return listening
+        os.umask(old_umask)
+    return listener
 
 
 def _remove_stale_socket(path: Path) -> None:

@@ -31,28 +31,28 @@ class ETagMiddleware:
         if scope["type"] != "http" or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
-        wanted = Headers(scope=scope).get("if-none-match", "")
+        if_none_match = Headers(scope=scope).get("if-none-match", "")
         is_read = scope["method"] in {"GET", "HEAD"}
-        held: Message | None = None
+        held_start: Message | None = None
 
         async def send_tagged(message: Message) -> None:
-            nonlocal held
+            nonlocal held_start
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 is_ours = is_read and message["status"] == HTTPStatus.OK
                 # The caller alone may keep the answer, and must ask whether it is still good.
-                kept = "private, no-cache" if is_ours else "no-store"
-                headers.setdefault("Cache-Control", kept)
+                cache_control = "private, no-cache" if is_ours else "no-store"
+                headers.setdefault("Cache-Control", cache_control)
                 headers.add_vary_header("Authorization, Cookie, Accept")
                 if is_ours and headers.get("content-type", "").startswith(_JSON):
-                    held = message
+                    held_start = message
                     return
-            elif held is not None:
-                start, held = held, None
+            elif held_start is not None:
+                start, held_start = held_start, None
                 if not message.get("more_body"):
                     tag = build_tag(message["body"])
                     MutableHeaders(scope=start)["ETag"] = tag
-                    if has_tag(wanted, tag):
+                    if has_tag(if_none_match, tag):
                         start, message = _build_not_modified(start), {**message, "body": b""}
                 await send(start)
             await send(message)
@@ -69,12 +69,14 @@ def build_tag(body: bytes) -> str:
     return f'"{hashlib.blake2b(plain.encode(), digest_size=12).hexdigest()}"'
 
 
-def has_tag(wanted: str, tag: str) -> bool:
+def has_tag(tag_list: str, tag: str) -> bool:
     """Return whether If-Match or If-None-Match names the tag.
 
     A proxy that compresses an answer makes its tag weak; the content is the same.
     """
-    return any(one.strip().removeprefix("W/") in {tag, "*"} for one in wanted.split(","))
+    return any(
+        candidate.strip().removeprefix("W/") in {tag, "*"} for candidate in tag_list.split(",")
+    )
 
 
 def _build_not_modified(start: Message) -> Message:

@@ -16,20 +16,20 @@ class HeadMiddleware:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
-        told = False
+        is_answered = False
 
-        async def receive_until_told() -> Message:
-            return {"type": "http.disconnect"} if told else await receive()
+        async def receive_until_answered() -> Message:
+            return {"type": "http.disconnect"} if is_answered else await receive()
 
         async def send_head_only(message: Message) -> None:
-            nonlocal told
-            if not told:
-                told = True
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         # Under ASGI 2.3 an answer listens for a disconnect; since 2.4 the socket reports it.
         asgi = {**scope["asgi"], "spec_version": "2.3"}
         await self._app(
-            {**scope, "method": "GET", "asgi": asgi}, receive_until_told, send_head_only
+            {**scope, "method": "GET", "asgi": asgi}, receive_until_answered, send_head_only
         )

@@ -30,12 +30,12 @@ _log = structlog.get_logger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-KEPT = 160
+RESERVED = 160
 """File descriptors that no connection takes: those of the database for 40 threads (two each with
 SQLite), of Slurm commands (three pipes each), of files, sockets and the log."""
-FEWEST = 16
+MIN_CONNECTIONS = 16
 """The least number of connections with which a service is of use."""
-WANTED = 8192
+WANTED_DESCRIPTORS = 8192
 """File descriptors that the service asks for at its start, as LimitNOFILE= of the unit does. Slurm
 commands inherit the limit, and some programs close all descriptors up to it."""
 USUAL_PROXIES = (
@@ -48,31 +48,32 @@ SUSE's wwwrun, Arch's http, Alpine's nginx, Red Hat's apache."""
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit on file descriptors as far as possible without a privilege, up to WANTED.
+    """Raise the limit on file descriptors to WANTED_DESCRIPTORS, if no privilege is needed for it.
 
-    Returns the resulting limit.
+    Returns the resulting limit, which may be lower.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        return most
-    return WANTED if soft == resource.RLIM_INFINITY else soft
+    target = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        return target
+    return WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-def compute_connection_limit(wanted: int, descriptors: int) -> int:
+def compute_connection_limit(wanted_connections: int, descriptors: int) -> int:
     """Return how many connections are admitted at once.
 
-    They take half of the file descriptors at most, and leave KEPT. Raises InputError if fewer than
-    FEWEST remain.
+    They take half of the file descriptors at most, and leave RESERVED. Raises InputError if fewer
+    than MIN_CONNECTIONS remain.
     """
-    found = min(wanted, descriptors // 2, descriptors - KEPT)
-    if found < FEWEST:
+    limit = min(wanted_connections, descriptors // 2, descriptors - RESERVED)
+    if limit < MIN_CONNECTIONS:
         raise InputError(
-            f"{descriptors} descriptors are too few: the service needs {KEPT + FEWEST} or more; "
-            "raise the limit of open files (ulimit -n, LimitNOFILE= of the unit)"
+            f"{descriptors} descriptors are too few: the service needs "
+            f"{RESERVED + MIN_CONNECTIONS} or more; raise the limit of open files (ulimit -n, "
+            "LimitNOFILE= of the unit)"
         )
-    return found
+    return limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Client:
     """A client that connects: its name, and whether it is one client and not many."""
 
     name: str
-    alone: bool
+    is_single: bool
     """False for a proxy, and for a client on this host that the kernel does not name."""
 
 
@@ -94,16 +95,18 @@ class Proxies(NamedTuple):
 class AdmittedSocket(socket.socket):
     """A connection that is counted until it is closed."""
 
-    def __init__(self, accepted: socket.socket, client: Client, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, accepted: socket.socket, client: Client, on_close: Callable[[], None]
+    ) -> None:
         super().__init__(fileno=accepted.detach())
         self.client = client
-        self._leave: Callable[[], None] | None = leave
+        self._on_close: Callable[[], None] | None = on_close
 
     def close(self) -> None:
         super().close()
-        leave, self._leave = self._leave, None
-        if leave is not None:
-            leave()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
 
 
 class Admission:
@@ -113,14 +116,14 @@ class Admission:
     apart on the unix socket and over TCP.
     """
 
-    def __init__(self, most: int, of_one: int, proxies: Proxies | None = None) -> None:
+    def __init__(self, most: int, client_limit: int, proxies: Proxies | None = None) -> None:
         self.most = most
-        self._of_one = min(of_one, most // 2)
-        self._of_many = most - most // 4
+        self._client_limit = min(client_limit, most // 2)
+        self._proxy_limit = most - most // 4
         self._owners = SocketOwners()
         self._uids, self._networks = proxies or resolve_proxies(())
-        self._held: Counter[str] = Counter()
-        self._seldom = ThrottledLog()
+        self._open_counts: Counter[str] = Counter()
+        self._throttled_log = ThrottledLog()
 
     def close(self) -> None:
         self._owners.close()
@@ -133,36 +136,42 @@ class Admission:
             accepted.close()
             return None
         name = client.name
-        if self._held.total() >= self.most:
+        if self._open_counts.total() >= self.most:
             self._refuse_connection(accepted, "too many connections", name)
-        elif self._held[name] >= (self._of_one if client.alone else self._of_many):
+        elif self._open_counts[name] >= (
+            self._client_limit if client.is_single else self._proxy_limit
+        ):
             self._refuse_connection(accepted, "too many connections of one client", name)
         else:
-            self._held[name] += 1
+            self._open_counts[name] += 1
             return AdmittedSocket(accepted, client, lambda: self._release_slot(name))
         return None
 
-    def _refuse_connection(self, accepted: socket.socket, why: str, name: str) -> None:
+    def _refuse_connection(self, accepted: socket.socket, message: str, name: str) -> None:
         accepted.close()
-        self._seldom.log_event(_log.warning, why, client=name, open=self._held.total())
+        self._throttled_log.log_event(
+            _log.warning, message, client=name, open=self._open_counts.total()
+        )
 
     def _release_slot(self, name: str) -> None:
-        self._held[name] -= 1
-        if not self._held[name]:
-            del self._held[name]
+        self._open_counts[name] -= 1
+        if not self._open_counts[name]:
+            del self._open_counts[name]
 
     def _resolve_client(self, connection: socket.socket) -> Client:
         if connection.family is socket.AF_UNIX:
             uid = read_peer_uid(connection)
             return Client(f"{_name_user(uid)} by socket", uid not in self._uids)
-        end = TcpEndpoint.from_socket_name(connection.getpeername())
-        owner = self._owners.find_uid(end, TcpEndpoint.from_socket_name(connection.getsockname()))
+        endpoint = TcpEndpoint.from_socket_name(connection.getpeername())
+        owner = self._owners.find_uid(
+            endpoint, TcpEndpoint.from_socket_name(connection.getsockname())
+        )
         if owner is not None:
             return Client(_name_user(owner), owner not in self._uids)
-        if end.address.is_loopback:
-            return Client("this host", alone=False)
-        alone = not any(end.address in network for network in self._networks)
-        return Client(to_client_name(end.address), alone)
+        if endpoint.address.is_loopback:
+            return Client("this host", is_single=False)
+        is_single = not any(endpoint.address in network for network in self._networks)
+        return Client(to_client_name(endpoint.address), is_single)
 
 
 def _name_user(uid: int) -> str:

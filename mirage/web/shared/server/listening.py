@@ -22,78 +22,81 @@ from mirage.web.shared.server.admission import Admission, AdmittedSocket
 
 _log = structlog.get_logger(__name__)
 
-REST_S = 0.2
+PAUSE_S = 0.2
 """Seconds between two tries while there are no file descriptors."""
-_AT_ONCE = 64
+_ACCEPTS_AT_ONCE = 64
 """Connections accepted before other work has its turn."""
-_OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-_seldom = ThrottledLog()
+_throttled_log = ThrottledLog()
 
 
 class ListeningSocket:
     """One listening socket. A connection that cannot be admitted is closed at once."""
 
     def __init__(
-        self, listening: socket.socket, admission: Admission, take: Callable[[AdmittedSocket], None]
+        self,
+        listener: socket.socket,
+        admission: Admission,
+        on_admitted: Callable[[AdmittedSocket], None],
     ) -> None:
-        listening.setblocking(False)
-        self._listening, self._admission, self._take = listening, admission, take
-        self._spare: int | None = None
-        self._resting: asyncio.TimerHandle | None = None
+        listener.setblocking(False)
+        self._listener, self._admission, self._on_admitted = listener, admission, on_admitted
+        self._spare_descriptor: int | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self.start_accepting()
 
     def start_accepting(self) -> None:
-        self._resting = None
+        self._pause_timer = None
         self._keep_spare()
-        asyncio.get_running_loop().add_reader(self._listening, self._accept_clients)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept_clients)
 
     def stop_accepting(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        asyncio.get_running_loop().remove_reader(self._listener)
         self._release_spare()
 
     def _accept_clients(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                accepted, _address = self._listening.accept()
+                accepted, _address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF:
+                if error.errno not in _OUT_OF_RESOURCES:
                     raise
                 self._reject_client(error)
                 return
             if (admitted := self._admission.admit_connection(accepted)) is not None:
-                self._take(admitted)
+                self._on_admitted(admitted)
 
     def _reject_client(self, error: OSError) -> None:
         """Close one waiting connection with the spare file descriptor, then pause accepting.
 
         Without the spare descriptor callers would wait, and the event loop would spin.
         """
-        _seldom.log_event(_log.error, "no descriptors for callers", error=error.strerror)
-        if self._spare is not None:
+        _throttled_log.log_event(_log.error, "no descriptors for callers", error=error.strerror)
+        if self._spare_descriptor is not None:
             self._release_spare()
             with suppress(OSError):  # another thread has taken the descriptor
-                self._listening.accept()[0].close()
+                self._listener.accept()[0].close()
             self._keep_spare()
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listening)
-        self._resting = loop.call_later(REST_S, self.start_accepting)
+        loop.remove_reader(self._listener)
+        self._pause_timer = loop.call_later(PAUSE_S, self.start_accepting)
 
     def _keep_spare(self) -> None:
-        if self._spare is None:
+        if self._spare_descriptor is None:
             try:
-                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                self._spare_descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 return  # tried again the next time
 
     def _release_spare(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
+        if self._spare_descriptor is not None:
+            os.close(self._spare_descriptor)
+            self._spare_descriptor = None
 
 
 class Server(uvicorn.Server):
@@ -101,16 +104,16 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        served: ASGIApp,
+        app: ASGIApp,
         admission: Admission,
         *,
         patience: ClientTimeouts,
         keep_alive_s: int,
         grace_s: int,
-        started: Callable[[], None],
+        on_started: Callable[[], None],
     ) -> None:
         config = uvicorn.Config(
-            served,
+            app,
             http=PeerProtocol,
             loop="asyncio",  # other loops would not close our own sockets
             ws="none",  # nothing here uses WebSockets, and their connections would have no limits
@@ -122,30 +125,31 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=grace_s,
         )
         super().__init__(config)
-        self._admission, self._patience, self._when_started = admission, patience, started
-        self._doors: list[ListeningSocket] = []
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._admission, self._patience, self._on_started = admission, patience, on_started
+        self._listening_sockets: list[ListeningSocket] = []
+        self._connecting: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
-        self._doors = [
-            ListeningSocket(one, self._admission, self._take_connection) for one in sockets or []
+        self._listening_sockets = [
+            ListeningSocket(listener, self._admission, self._take_connection)
+            for listener in sockets or []
         ]
-        self._when_started()
+        self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for door in self._doors:
-            door.stop_accepting()
+        for listening in self._listening_sockets:
+            listening.stop_accepting()
         await super().shutdown(sockets)
         self._admission.close()
 
     def _take_connection(self, admitted: AdmittedSocket) -> None:
         task = asyncio.create_task(self._connect_client(admitted))
-        self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
 
     async def _connect_client(self, admitted: AdmittedSocket) -> None:
-        client = admitted.client.name if admitted.client.alone else None
+        client = admitted.client.name if admitted.client.is_single else None
 
         def make_protocol() -> PeerProtocol:
             state = self.lifespan.state | {"client": client}

@@ -131,7 +131,7 @@ def test_a_command_that_hangs_is_unavailable(commands: FakeCommands) -> None:
 def test_after_a_failure_it_is_left_alone_and_then_asked_again(
     commands: FakeCommands, pause_s: float, asked_again: bool
 ) -> None:
-    cluster = SlurmCli(patience=BackoffSettings(first_pause_s=pause_s, longest_pause_s=pause_s))
+    cluster = SlurmCli(backoff=BackoffSettings(first_pause_s=pause_s, longest_pause_s=pause_s))
     commands.answers("squeue", stderr="slurm_load_jobs error: no\n", code=1)
     with pytest.raises(ClusterUnavailable):
         cluster.fetch_queue()
@@ -146,7 +146,7 @@ def test_after_a_failure_it_is_left_alone_and_then_asked_again(
 
 
 def test_a_slow_answer_is_used_and_then_it_is_left_alone(commands: FakeCommands) -> None:
-    cluster = SlurmCli(patience=BackoffSettings(slow_s=0.2, first_pause_s=3600.0))
+    cluster = SlurmCli(backoff=BackoffSettings(slow_s=0.2, first_pause_s=3600.0))
     commands.answers("squeue", QUEUE, seconds=0.4)
     assert len(cluster.fetch_queue()) == 51
     with pytest.raises(ClusterUnavailable, match="the last answer took"):

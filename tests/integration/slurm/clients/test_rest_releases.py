@@ -13,7 +13,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm.clients.query_gate import BackoffSettings
 from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.clients.restd.http import RestHttp
-from mirage.slurm.restd.envelope import TRIED
+from mirage.slurm.restd.envelope import TESTED_VERSIONS
 from tests.support.cluster.restd import OPENAPI, FakeRestd, serving_restd
 from tests.support.paths import DATA
 from tests.support.patient import PATIENCE_S
@@ -34,7 +34,7 @@ class Release:
         self.replay(OPENAPI, "openapi")
         self.cluster = Slurmrestd(
             RestHttp(self.restd.url, timeout_s=PATIENCE_S),
-            patience=_IMPATIENT,
+            backoff=_IMPATIENT,
         )
 
     @property
@@ -100,7 +100,7 @@ def _takes_no_empty_list(file: Path) -> bool:
 
 
 def test_each_version_that_was_tried_has_its_answers() -> None:
-    assert {file.stem for file in _FILES} == set(TRIED)
+    assert {file.stem for file in _FILES} == set(TESTED_VERSIONS)
 
 
 def test_its_version_is_spoken(release: Release) -> None:

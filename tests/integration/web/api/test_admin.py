@@ -33,7 +33,7 @@ def context(context: ApiContext, tmp_path: Path) -> ApiContext:
         models_dir=tmp_path / "models",
         tables_dir=tmp_path / "tables",
         kill_file=tmp_path / "shadow",
-        limits_told={
+        limit_descriptions={
             "max_touches": LimitDescription(unit="", meaning="Moves.", origin="configuration")
         },
     )

@@ -73,7 +73,7 @@ def serving(
     unix = unix_peer.listen_on_path(folder / "s", private=False)
     started = threading.Event()
     server = Server(
-        served, let_in, patience=patience, keep_alive_s=600, grace_s=1, started=started.set
+        served, let_in, patience=patience, keep_alive_s=600, grace_s=1, on_started=started.set
     )
     thread = threading.Thread(target=server.run, args=([tcp, unix],))
     thread.start()
@@ -260,7 +260,7 @@ def test_streams_of_one_client_leave_others_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of those who do not say who they are; who does has their own."""
-    monkeypatch.setattr(change_feed, "MOST_FROM_ONE", 2)
+    monkeypatch.setattr(change_feed, "MAX_PER_CLIENT", 2)
     alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
     let_in = Admission(40, 20)
     with serving(let_in, tmp_path, served=create_app(context)) as place, ExitStack() as stack:

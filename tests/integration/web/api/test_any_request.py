@@ -28,7 +28,7 @@ from mirage.domain.job import JobState
 from mirage.web.identity import tokens
 from mirage.web.shared.context import ApiContext
 from tests.support import patient
-from tests.support.api.openapi_document import made
+from tests.support.api.openapi_document import build_document
 from tests.support.api.rows import (
     add_chain,
     add_decision,
@@ -55,7 +55,7 @@ CHECKS: list[Callable[..., Any]] = [
     checks.response_schema_conformance,
 ]
 
-DOCUMENT = schemathesis.openapi.from_dict(made())
+DOCUMENT = schemathesis.openapi.from_dict(build_document())
 FOUND = list(DOCUMENT.get_all_operations())
 OPERATIONS = {
     found.ok().definition.raw["operationId"]: found.ok() for found in FOUND if isinstance(found, Ok)

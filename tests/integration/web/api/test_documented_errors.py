@@ -20,14 +20,14 @@ from mirage.web.identity.quotas import Quotas
 from mirage.web.shared import quota
 from mirage.web.shared.context import ApiContext
 from mirage.web.shared.problems import KINDS
-from tests.support.api.openapi_document import made
+from tests.support.api.openapi_document import build_document
 from tests.support.api.rows import add_chain, add_links, look, read_running_job, read_running_record
 from tests.support.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.support.paths import MODELS
 from tests.support.web.seeded_past import report
 from tests.unit.web.api.test_idempotency import NEW
 
-DOCUMENT = made()
+DOCUMENT = build_document()
 VERSION = (MODELS / "ensemble-ls6" / "promoted").read_text().strip()
 JSON = {"Content-Type": "application/json"}
 BODIES = {
@@ -161,7 +161,7 @@ def a_nul(scene: Scene, operation: Operation) -> httpx.Response:
 
 
 def too_much(scene: Scene, operation: Operation) -> httpx.Response:
-    scene.patch.setattr(change_feed, "MOST", 0)
+    scene.patch.setattr(change_feed, "MAX_LISTENERS", 0)
     scene.patch.setattr(quota, "FORECASTS_AT_ONCE", 0)
     with scene.serving(quotas=Quotas(exports=0, writes_burst=0)) as client:
         query = "format=csv" if operation.takes("format") else ""

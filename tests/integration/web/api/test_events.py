@@ -181,8 +181,8 @@ def test_health_is_told_when_it_changes(
 def test_no_more_listen_than_there_is_room_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_feed, "MOST", 2)
-    monkeypatch.setattr(change_feed, "FOR_KNOWN", 0)
+    monkeypatch.setattr(change_feed, "MAX_LISTENERS", 2)
+    monkeypatch.setattr(change_feed, "RESERVED_FOR_KNOWN", 0)
     with ExitStack() as open_ones:
         streams = [open_ones.enter_context(listening(client.url, for_s=600)) for _ in range(2)]
         assert [stream.next().name for stream in streams] == ["health", "health"]
@@ -195,8 +195,8 @@ def test_no_more_listen_than_there_is_room_for(
 def test_who_does_not_say_who_they_are_leaves_room_for_who_does(
     client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_feed, "MOST", 2)
-    monkeypatch.setattr(change_feed, "FOR_KNOWN", 1)
+    monkeypatch.setattr(change_feed, "MAX_LISTENERS", 2)
+    monkeypatch.setattr(change_feed, "RESERVED_FOR_KNOWN", 1)
     alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
     with listening(client.url, for_s=600) as stream:
         assert stream.next().name == "health"
@@ -244,8 +244,8 @@ def test_a_client_that_does_not_read_is_let_go(
         tx.execute(delete(tables.changes))
         tx.execute(insert(tables.changes), rows)
         tx.execute(update(tables.change_counts).values(newest=8000))
-    monkeypatch.setattr(change_feed, "MOST", 1)
-    monkeypatch.setattr(change_feed, "FOR_KNOWN", 0)
+    monkeypatch.setattr(change_feed, "MAX_LISTENERS", 1)
+    monkeypatch.setattr(change_feed, "RESERVED_FOR_KNOWN", 0)
     host, port = client.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as idle:
         idle.sendall(f"GET {PATH}?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -228,13 +228,13 @@ def test_a_flood_of_refusals_fills_no_database_and_hides_nobody_elses(
             for _ in range(times):
                 client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
 
-        flood(ledger.OF_ONE + 120)
-        assert len(refusals(store)) == ledger.OF_ONE
+        flood(ledger.CALLER_BURST + 120)
+        assert len(refusals(store)) == ledger.CALLER_BURST
         client.post(f"{CHAINS}/{CHAIN}/cancel", who="bob")
         assert refusals(store)[0].actor == "bob"
         clock.at += 60
         flood(3)
-        more, *rest = refusals(store)[::-1][ledger.OF_ONE + 1 :]
+        more, *rest = refusals(store)[::-1][ledger.CALLER_BURST + 1 :]
         assert (more.event, more.detail["number"]) == ("refused: not written", 120)
         said = "120 more refusals of nobody from 127.0.0.1 were not recorded"
         assert more.detail["why"] == said
@@ -245,26 +245,26 @@ def test_false_credentials_from_everywhere_leave_room_for_those_who_are_known() 
     clock = Stopwatch()
     book = ledger.DenialLedger(clock)
     for number in range(5000):
-        book.should_record(f"nobody from 10.0.{number // 256}.{number % 256}", known=False)
-    assert [book.should_record("bob (uid 1002)", known=True) for _ in range(3)] == [True] * 3
+        book.should_record(f"nobody from 10.0.{number // 256}.{number % 256}", is_known=False)
+    assert [book.should_record("bob (uid 1002)", is_known=True) for _ in range(3)] == [True] * 3
     assert book.take_omitted() == []
     clock.at += 61
     told = [*book.take_omitted()]
-    assert len(told) == ledger.OF_ALL, "of as many callers too there is no flood of rows"
+    assert len(told) == ledger.TOTAL_BURST, "of as many callers too there is no flood of rows"
     for _ in range(3):
         clock.at += 3600
         told = [*told, *book.take_omitted()]
-    assert sum(each.number for each in told) == 5000 - ledger.OF_ALL, "and all are counted"
-    assert max(told, key=lambda each: each.number).whose == "others"
+    assert sum(each.number for each in told) == 5000 - ledger.TOTAL_BURST, "and all are counted"
+    assert max(told, key=lambda each: each.number).caller_name == "others"
 
 
 def test_a_flood_of_refusals_does_not_fill_the_log(
     client: Client,
 ) -> None:
     with capture_logs() as lines:
-        for _ in range(3 * ledger.OF_ONE):
+        for _ in range(3 * ledger.CALLER_BURST):
             client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
-    assert len([line for line in lines if line["event"] == "refused"]) <= ledger.OF_ONE + 2
+    assert len([line for line in lines if line["event"] == "refused"]) <= ledger.CALLER_BURST + 2
 
 
 def test_a_revoked_token_is_refused_at_once(client: Client, store: Store, cluster_id: int) -> None:
@@ -295,7 +295,7 @@ def test_on_a_unix_socket_the_kernel_says_who_calls(
     me = pwd.getpwuid(os.geteuid())
     with store.begin() as tx:
         add_chain(tx, cluster_id, user="root", uid=me.pw_uid)
-    with stage.serving(context), stage.calling() as http:
+    with stage.serving(context), stage.call_by_socket() as http:
         assert stat.S_ISSOCK(stage.socket_path.stat().st_mode)
         shown = http.post(f"{CHAINS}/{CHAIN}/pause").json()
         assert (shown["state"], shown["note"]) == ("paused", f"paused by {me.pw_name}")
@@ -310,7 +310,7 @@ def test_by_a_proxy_at_the_socket_nobody_is_known(
         add_chain(tx, cluster_id, user="alice", uid=USERS["alice"])
     path = f"{CHAINS}/{CHAIN}/pause"
     by_alice = {"Authorization": f"MUNGE alice:{build_signed_text('POST', path, b'', CLUSTER)}"}
-    with stage.serving(proxy), stage.calling() as http:
+    with stage.serving(proxy), stage.call_by_socket() as http:
         assert http.post(path).status_code == 421, "browsers come through it, led by any name"
         http.headers["Host"] = "localhost"
         assert http.post(path).status_code == 401

@@ -144,7 +144,7 @@ def test_what_a_service_was_told_is_good_at_no_other(client: Client, store: Stor
     """The wrapper speaks to a service of cluster gpu2, whose admin sends it on to this one."""
     with forging(uid=os.geteuid()) as elsewhere:
         register(replace(client, url=elsewhere.url), CHAIN, MIRAGE_CLUSTER_NAME="gpu2")
-        request = ast.literal_eval(elsewhere.heard())
+        request = ast.literal_eval(elsewhere.read_requests())
     head, _, body = request.partition(b"\r\n\r\n")
     (line,) = (line for line in head.split(b"\r\n") if line.startswith(b"Authorization: "))
     assert post(client, line.decode().rpartition(" ")[2], body) == 401

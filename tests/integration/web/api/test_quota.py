@@ -208,8 +208,8 @@ def test_forecasts_are_looked_at_so_often_a_minute(
 
         assert statuses("alice", 4) == [200, 200, 200, 429]
         assert statuses("bob", 1) == [200]
-        of_address = statuses(None, 3 * quota.OF_AN_ADDRESS + 1)
-        assert of_address == [200] * 3 * quota.OF_AN_ADDRESS + [429]
+        of_address = statuses(None, 3 * quota.USERS_PER_ADDRESS + 1)
+        assert of_address == [200] * 3 * quota.USERS_PER_ADDRESS + [429]
         assert_told(client.get(FORECASTS, who="alice", **SHAPE), 20)
         clock.at += 20
         assert statuses("alice", 2) == [200, 429]
@@ -276,7 +276,7 @@ def test_sessions_are_begun_at_a_bounded_rate(
     app = create_app(replace(context, stopwatch=clock, quotas=Quotas(writes_burst=2)))
     mount_pages(app)
     ours = {"Sec-Fetch-Site": "same-origin"}
-    with stage.showing(app) as client:
+    with stage.serve_app(app) as client:
         answers = [
             client.raw("POST", "/login", data={"token": shown}, headers=ours) for _ in range(4)
         ]
@@ -292,7 +292,7 @@ def test_a_false_token_does_not_wait_for_who_writes(
     app = create_app(context)
     mount_pages(app)
     ours = {"Sec-Fetch-Site": "same-origin"}
-    with stage.showing(app) as client:
+    with stage.serve_app(app) as client:
         for _ in range(25):  # all that is written of one address
             client.raw("POST", "/login", data={"token": "mirage_x"}, headers=ours)
         with closing(Store(f"sqlite:///{_file(store)}")) as other, other.begin():

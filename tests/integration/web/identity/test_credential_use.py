@@ -58,7 +58,7 @@ def test_used_credentials_go_after_their_life_and_push_out_no_key_of_a_request(
     later = NOW + idempotency.CREDENTIAL_S
     with store.begin() as tx:
         assert idempotency.claim_key(tx, cluster_id, 7, "k", fingerprint="f", now=NOW)
-        for n in range(2 * idempotency.OF_ONE):
+        for n in range(2 * idempotency.MOST_KEYS_PER_USER):
             assert idempotency.claim_credential(tx, 7, f"digest {n}", NOW)
         assert not idempotency.claim_credential(tx, 7, "digest 0", later - 1)
         assert idempotency.find_fingerprint(tx, cluster_id, 7, "k", now=NOW) == "f"

@@ -3,7 +3,12 @@
 import pytest
 
 from mirage.domain.chain import Chain, ChainId, LinkState
-from mirage.reports.chain_timeline import ChainTimeline, Course, CoursePoint, TimelineHandover
+from mirage.reports.chain_timeline import (
+    ChainTimeline,
+    ForecastHistory,
+    ForecastPoint,
+    TimelineHandover,
+)
 from mirage.web import formatting
 from mirage.web.charts import chain_charts, forecast_chart, svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
@@ -78,7 +83,7 @@ def test_marks_escape_what_they_are_given() -> None:
     drawn = svg.draw_figure(
         10,
         10,
-        [svg.draw_bar(0, 0, 1, 1, says=evil), svg.draw_text(0, 0, evil)],
+        [svg.draw_bar(0, 0, 1, 1, tooltip=evil), svg.draw_text(0, 0, evil)],
         name="x",
         title=evil,
         desc=evil,
@@ -140,9 +145,11 @@ def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
     chain = Chain(chain_id=ChainId("abcdefgh"), uid=1001)
     links = (one.predecessor, one.successor)
     found = ChainTimeline(chain=chain, links=links, handovers=(one,), course=None)
-    point = CoursePoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
+    point = ForecastPoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
     close_up = chain_charts.draw_handovers(found)
-    went = forecast_chart.draw_forecast_course(Course(handover=one, points=(point,)), NOON + 7200)
+    went = forecast_chart.draw_forecast_course(
+        ForecastHistory(handover=one, points=(point,)), NOON + 7200
+    )
     assert said in close_up
     drawn = {name for name in ("even", "gap", "lap") if f"class='{name}'" in close_up}
     assert drawn == {cls} - {"even"}, "there is no bar of nothing"

@@ -85,14 +85,14 @@ def test_a_session_ends_with_its_token_and_by_time(site: Site) -> None:
     cookie = session_of(site.store, site.cluster_id, "alice")
     assert who(site, cookie)
     with site.store.begin() as tx:
-        later = NOW + sessions.LONGEST_S
+        later = NOW + sessions.MAX_LIFETIME_S
         given = {"cluster_id": site.cluster_id}
         assert sessions.find_session_caller(tx, cookie, now=later - 1, **given) is not None
         assert sessions.find_session_caller(tx, cookie, now=later, **given) is None
     token = token_of(site.store, site.cluster_id, "alice")
     with site.store.begin() as tx:
         begun = sessions.begin_session(tx, token, cluster_id=site.cluster_id, now=NOW)
-        token_id = begun.who.via.removeprefix("token ")
+        token_id = begun.caller.via.removeprefix("token ")
         tokens.revoke_token(tx, token_id, cluster_id=site.cluster_id, now=NOW, actor="root")
     assert not who(site, begun.secret)
 

@@ -35,7 +35,7 @@ def test_the_pages_tell_how_often_links_gave_their_nodes_back(site: Site) -> Non
             returns=2,
             returned_s=75,
             returns_saved_s=3600,
-            under={},
+            by_policy={},
         )
         handover_outcomes.put_outcomes(tx, site.cluster_id, [row])
     page = httpx.get(f"{site.url}/chains/{ID}").text

@@ -1,4 +1,4 @@
-"""Planning by name of the nodes, with maps of what is left (section 7)."""
+"""Planning by name of the nodes, with maps of the nodes that are left (section 7)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.support.simulator.reference.cluster import (
     reserved,
     rooms_of,
 )
-from tests.support.simulator.reference.nodes import choice
+from tests.support.simulator.reference.nodes import choose_nodes
 
 WINDOW_S = 30
 
@@ -56,15 +56,19 @@ class Maps:
         self.maps = joined
 
     def _join_one(self, begin: int, end: int) -> None:
-        """From the map before the one that ends where the loss begins, to the one behind it."""
+        """Join one pair of equal neighbours, as 24.11 and later do.
+
+        The search for the pair begins at the map before the one that ends where the loss begins.
+        It ends with the map behind the loss.
+        """
         first = max([i for i, m in enumerate(self.maps) if m.end == begin], default=0)
         first = max(first - 1, 0)
-        for one, other in pairwise(self.maps[first:]):
-            if one.begin >= end:
+        for this, following in pairwise(self.maps[first:]):
+            if this.begin >= end:
                 return
-            if one.nodes == other.nodes:
-                one.end = other.end
-                self.maps.remove(other)
+            if this.nodes == following.nodes:
+                this.end = following.end
+                self.maps.remove(following)
                 return
 
     def _cut(self, t: int) -> None:
@@ -74,18 +78,18 @@ class Maps:
                 return
 
     def look(self, begin: int, end: int, nodes: set[int]) -> tuple[set[int], int | None]:
-        """Those of `nodes` in every map that meets [begin, end], and `later`."""
-        left = [m for m in self.maps if m.end > begin]
-        meeting = [m for m in left if m.begin <= end]
-        looked_at = left[: len(meeting) + 1]
-        following = left[1 : len(looked_at) + 1]
+        """Return those of `nodes` that are in every map that meets [begin, end], and `later`."""
+        remaining = [m for m in self.maps if m.end > begin]
+        meeting = [m for m in remaining if m.begin <= end]
+        looked_at = remaining[: len(meeting) + 1]
+        following = remaining[1 : len(looked_at) + 1]
         gains = [m.end for m, n in zip(looked_at, following, strict=False) if n.nodes - m.nodes]
         for m in meeting:
             nodes = nodes & m.nodes
         return nodes, gains[0] if gains else None
 
     def free(self, begin: int, end: int, nodes: set[int]) -> bool:
-        """Whether `nodes` are in every map that meets [begin, end)."""
+        """Return whether `nodes` are in every map that meets [begin, end)."""
         return all(nodes <= m.nodes for m in self.maps if m.begin < end and m.end > begin)
 
 
@@ -117,7 +121,7 @@ class ByName:
         self.look_at(running)
 
     def look_at(self, running: list[Entry]) -> None:
-        """The running jobs in the order of their ends."""
+        """Take these running jobs, in the order of their ends."""
         self.running = sorted(running, key=lambda r: (r.end_by_limit, r.job_id))
 
     def _end(self, entry: Entry) -> int:
@@ -128,16 +132,18 @@ class ByName:
         while start is not None:
             end = start + entry.job.time_limit_s
             usable, later = self.maps.look(start, end, self._nodes_for(entry, start))
-            found = self._first_fit(entry, usable)
-            s = None if found is None else max(found[0], start)
-            if found is None or s is None or (later is not None and s > later):
+            first_fit = self._first_fit(entry, usable)
+            start_at = None if first_fit is None else max(first_fit[0], start)
+            if first_fit is None or start_at is None or (later is not None and start_at > later):
                 start = later
                 continue
-            if s > self.horizon:
+            if start_at > self.horizon:
                 return None
-            if s == self.now or self.maps.free(*self._on_grid(entry, s), set(found[1])):
-                return Plan(s, found[1])
-            start = s if s > start else later
+            if start_at == self.now or self.maps.free(
+                *self._on_grid(entry, start_at), set(first_fit[1])
+            ):
+                return Plan(start_at, first_fit[1])
+            start = start_at if start_at > start else later
         return None
 
     def _on_grid(self, entry: Entry, s: int) -> tuple[int, int]:
@@ -148,11 +154,11 @@ class ByName:
         return up - reserved(self.params, t, t + entry.job.time_limit_s)
 
     def _first_fit(self, entry: Entry, usable: set[int]) -> tuple[int, tuple[int, ...]] | None:
-        now = self._choice(entry, usable, self.running)
-        if now is not None:
-            return self.now, now
-        for t, left in self._looks(usable):
-            nodes = self._choice(entry, usable, left)
+        nodes_now = self._choice(entry, usable, self.running)
+        if nodes_now is not None:
+            return self.now, nodes_now
+        for t, remaining in self._looks(usable):
+            nodes = self._choice(entry, usable, remaining)
             if nodes is not None:
                 return t, nodes
         return None
@@ -161,31 +167,31 @@ class ByName:
         self, entry: Entry, usable: set[int], running: list[Entry]
     ) -> tuple[int, ...] | None:
         rooms = rooms_of(self.nodes, running)
-        able = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
-        return choice(entry, able, rooms, None, self.release)
+        fitting = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
+        return choose_nodes(entry, fitting, rooms, None, self.release)
 
     def _looks(self, usable: set[int]) -> Iterator[tuple[int, list[Entry]]]:
-        """The ends that are looked at, each with the running jobs that are left then."""
-        left = list(self.running)
-        first: int | None = None
-        window, last = WINDOW_S, self.now
+        """Yield the ends at which the search looks, each with the jobs that still run then."""
+        remaining = list(self.running)
+        first_end: int | None = None
+        window, end = WINDOW_S, self.now
         for i, r in enumerate(self.running):
             if not usable & set(r.allocated):
                 continue
-            left.remove(r)
-            last = self._end(r)
-            first = last - last % WINDOW_S + WINDOW_S if first is None else first
+            remaining.remove(r)
+            end = self._end(r)
+            first_end = end - end % WINDOW_S + WINDOW_S if first_end is None else first_end
             if i + 1 == len(self.running):
                 break
-            following = self._end(self.running[i + 1])
-            if following > first + window:
-                yield last, list(left)
-                while following > first + window:
+            next_end = self._end(self.running[i + 1])
+            if next_end > first_end + window:
+                yield end, list(remaining)
+                while next_end > first_end + window:
                     window *= 2
-        yield last, left
+        yield end, remaining
 
     def start(self, entry: Entry) -> None:
-        """It has started in this pass."""
+        """Note that the job has started in this pass."""
 
     def take(self, entry: Entry, plan: Plan) -> None:
         self.maps.lose(set(plan.nodes), *self._on_grid(entry, plan.start))

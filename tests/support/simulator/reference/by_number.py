@@ -9,7 +9,7 @@ def rounded_up(t: int, grid: int) -> int:
 
 
 class Profile:
-    """Free nodes over time: what is free from each step to the next; the last lasts for ever."""
+    """Free nodes over time, from each step to the next. The last step's number lasts for ever."""
 
     def __init__(self, params: Params, now: int, up: set[int], running: list[Entry]) -> None:
         self.now = now
@@ -28,26 +28,31 @@ class Profile:
             self.free[t] = total
 
     def first_start(self, entry: Entry, earliest: int) -> int | None:
-        """The first step at which the job's nodes are free for its whole limit."""
-        for s in sorted(self.free):
-            e = rounded_up(s + entry.job.time_limit_s, self.grid)
-            span = [free for t, free in self.free.items() if s <= t < e]
-            if s >= earliest and min(span) >= entry.job.nodes:
-                return s
+        """Return the first step at which the job's nodes are free for its whole limit."""
+        for step in sorted(self.free):
+            end = rounded_up(step + entry.job.time_limit_s, self.grid)
+            free_nodes = [free for t, free in self.free.items() if step <= t < end]
+            if step >= earliest and min(free_nodes) >= entry.job.nodes:
+                return step
         return None
 
-    def take(self, entry: Entry, s: int) -> None:
-        e = rounded_up(s + entry.job.time_limit_s, self.grid)
-        if e < self.horizon and e not in self.free:
-            self.free[e] = self.free[max(t for t in self.free if t < e)]
+    def take(self, entry: Entry, start: int) -> None:
+        end = rounded_up(start + entry.job.time_limit_s, self.grid)
+        if end < self.horizon and end not in self.free:
+            self.free[end] = self.free[max(t for t in self.free if t < end)]
         for t in self.free:
-            if s <= t and (t < e or e >= self.horizon):
+            if start <= t and (t < end or end >= self.horizon):
                 self.free[t] -= entry.job.nodes
 
-    def earliest(self, entry: Entry, up: set[int], running: list[Entry], given: set[int]) -> int:
-        """Before when the job cannot be planned; `running` without what this pass started."""
-        mine = set(entry.pinned)
-        if mine & given or not mine <= up:
+    def earliest(
+        self, entry: Entry, up: set[int], running: list[Entry], started_nodes: set[int]
+    ) -> int:
+        """Return the instant before which the job cannot be planned.
+
+        `running`: without the jobs that this pass started; `started_nodes`: the nodes of these.
+        """
+        pinned = set(entry.pinned)
+        if pinned & started_nodes or not pinned <= up:
             return self.horizon
-        ends = [max(r.end_by_limit, self.now + 1) for r in running if mine & set(r.allocated)]
+        ends = [max(r.end_by_limit, self.now + 1) for r in running if pinned & set(r.allocated)]
         return max([rounded_up(end, self.grid) for end in ends], default=self.now)

@@ -10,7 +10,7 @@ from tests.support.simulator.reference.cluster import Entry, meets
 
 @dataclass
 class Look:
-    """What a search from one instant knows."""
+    """The state of a search from one instant: the usable nodes, and the instant to begin anew."""
 
     begin: int
     usable: set[int]
@@ -27,7 +27,7 @@ class BySlot(ByName):
             if begin > self.maps.maps[-1].end:
                 return None
             look = self._look(entry, begin)
-            plan = self._found(entry, look)
+            plan = self._find_plan(entry, look)
             if plan is None:
                 begin = look.later
             elif plan.start == self.now or self._free(entry, plan):
@@ -46,63 +46,72 @@ class BySlot(ByName):
     def _look(self, entry: Entry, begin: int) -> Look:
         end = begin + entry.job.time_limit_s
         usable = self._nodes_for(entry, begin)
-        left = [m for m in self.maps.maps if m.end > begin]
-        for m in left:
+        maps = [m for m in self.maps.maps if m.end > begin]
+        for m in maps:
             if m.begin <= end:
                 usable = usable & m.nodes
-        laters = (self._later(entry, left, end), self._reservation_over(entry, begin, end))
+        laters = (self._later(entry, maps, end), self._reservation_over(entry, begin, end))
         return Look(begin, usable, min((t for t in laters if t is not None), default=None))
 
-    def _kept(self, r: Reservation) -> set[int]:
-        return set(r.nodes or range(self.params.nodes))
+    def _reserved_nodes(self, reservation: Reservation) -> set[int]:
+        return set(reservation.nodes or range(self.params.nodes))
 
     def _unhindered(self, entry: Entry, begin: int) -> int:
-        """Past those that keep every node, or one that a job of whole nodes must have."""
+        """Return the first instant from `begin` on that no reservation forbids altogether.
+
+        A reservation does if it keeps every node, or a pinned one of a job of whole nodes.
+        """
         for r in self.params.reservations:
             if not meets(r.start, r.end, begin, begin + entry.job.time_limit_s):
                 continue
-            wanted = set(entry.pinned) if entry.whole else set()
-            if len(self._kept(r)) == self.params.nodes or self._kept(r) & wanted:
+            pinned = set(entry.pinned) if entry.whole else set()
+            if (
+                len(self._reserved_nodes(r)) == self.params.nodes
+                or self._reserved_nodes(r) & pinned
+            ):
                 return self._unhindered(entry, r.end)
         return begin
 
     def _reservation_over(self, entry: Entry, begin: int, end: int) -> int | None:
-        """A second after the next end of a reservation, where one keeps a node from the job."""
-        mine = set(self._members(entry))
-        every = self.params.reservations
-        if not any(meets(r.start, r.end, begin, end) and self._kept(r) & mine for r in every):
+        """Return a second after the next end of a reservation, if one keeps a node from the job."""
+        members = set(self._members(entry))
+        reservations = self.params.reservations
+        if not any(
+            meets(r.start, r.end, begin, end) and self._reserved_nodes(r) & members
+            for r in reservations
+        ):
             return None
-        soonest = min(r.end for r in every if r.end >= begin)
-        over = -(-soonest // self.grid) * self.grid + 1
+        next_end = min(r.end for r in reservations if r.end >= begin)
+        over = -(-next_end // self.grid) * self.grid + 1
         return over if over < self.maps.maps[-1].end else None
 
-    def _later(self, entry: Entry, left: list[Map], end: int) -> int | None:
-        mine = {n for n in self._members(entry) if self.nodes[n].up}
-        for i in range(len(left) - 1):
-            if (left[i + 1].nodes - left[i].nodes) & mine:
-                return left[i].end
-            if left[i].begin > end:
-                return left[i + 1].end if i + 2 < len(left) else None
+    def _later(self, entry: Entry, maps: list[Map], end: int) -> int | None:
+        up_members = {n for n in self._members(entry) if self.nodes[n].up}
+        for i in range(len(maps) - 1):
+            if (maps[i + 1].nodes - maps[i].nodes) & up_members:
+                return maps[i].end
+            if maps[i].begin > end:
+                return maps[i + 1].end if i + 2 < len(maps) else None
         return None
 
     def _members(self, entry: Entry) -> tuple[int, ...]:
         return entry.partition.nodes or tuple(range(self.params.nodes))
 
-    def _found(self, entry: Entry, look: Look) -> Plan | None:
-        """The first start from `begin` on that is not after `later`."""
+    def _find_plan(self, entry: Entry, look: Look) -> Plan | None:
+        """Return the first plan from `begin` on that does not start after `later`."""
 
         def is_gone(r: Entry) -> bool:
             end = self._end(r)
             return end < look.begin or (self.release >= SlurmRelease.V26_05 and end == look.begin)
 
-        left = [r for r in self.running if not is_gone(r)]
-        nodes = self._choice(entry, look.usable, left)
+        remaining = [r for r in self.running if not is_gone(r)]
+        nodes = self._choice(entry, look.usable, remaining)
         if nodes is not None:
             return Plan(look.begin, nodes)
-        return self._after_ends(entry, look, left)
+        return self._after_ends(entry, look, remaining)
 
     def _after_ends(self, entry: Entry, look: Look, running: list[Entry]) -> Plan | None:
-        left, gone = list(running), list[Entry]()
+        remaining, ended = list(running), list[Entry]()
         anchor: int | None = None
         window = WINDOW_S
         for i, r in enumerate(running):
@@ -110,26 +119,26 @@ class BySlot(ByName):
                 break
             if not look.usable & set(r.allocated):
                 continue
-            left.remove(r)
-            gone.append(r)
+            remaining.remove(r)
+            ended.append(r)
             if anchor is None:
                 anchor = (self._end(r) // WINDOW_S + 1) * WINDOW_S
-            behind = running[i + 1 :]
-            if behind and self._end(behind[0]) <= anchor + window:
+            later_jobs = running[i + 1 :]
+            if later_jobs and self._end(later_jobs[0]) <= anchor + window:
                 continue
-            nodes = self._choice(entry, look.usable, left)
+            nodes = self._choice(entry, look.usable, remaining)
             if nodes is not None:
-                return Plan(self._start(nodes, gone), nodes)
-            while behind and self._end(behind[0]) > anchor + window:
+                return Plan(self._start(nodes, ended), nodes)
+            while later_jobs and self._end(later_jobs[0]) > anchor + window:
                 window *= 2
-        nodes = self._choice(entry, look.usable, left) if gone else None
-        return None if nodes is None else Plan(self._start(nodes, gone), nodes)
+        nodes = self._choice(entry, look.usable, remaining) if ended else None
+        return None if nodes is None else Plan(self._start(nodes, ended), nodes)
 
-    def _start(self, nodes: tuple[int, ...], gone: list[Entry]) -> int:
-        """The end of the last of those that had to go."""
+    def _start(self, nodes: tuple[int, ...], ended: list[Entry]) -> int:
+        """Return the end of the last job that had to end before this one can start."""
         if self.release >= SlurmRelease.V26_05:
-            gone = [r for r in gone if set(r.allocated) & set(nodes)]
-        return self._end(gone[-1])
+            ended = [r for r in ended if set(r.allocated) & set(nodes)]
+        return self._end(ended[-1])
 
     def start(self, entry: Entry) -> None:
         """A whole-node job's nodes are lost to the end of its limit."""

@@ -1,4 +1,4 @@
-"""Nodes, partitions and jobs as the reference sees them, and what is free (sections 2 and 5)."""
+"""Nodes, partitions and jobs as the reference sees them, and free nodes (sections 2 and 5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass
 class Room:
-    """What one node has left."""
+    """The CPUs, memory and GPUs that one node has left."""
 
     cpus: int
     memory_mib: int
@@ -78,8 +78,8 @@ class Room:
 def nodes_of(params: Params) -> list[Node]:
     """The cluster's nodes, all up."""
     if not params.node_groups:
-        one = (params.cpus_per_node, params.memory_mib_per_node, params.gpus_per_node)
-        return [Node(i, *one) for i in range(params.nodes)]
+        size = (params.cpus_per_node, params.memory_mib_per_node, params.gpus_per_node)
+        return [Node(i, *size) for i in range(params.nodes)]
     sizes = [(g.cpus, g.memory_mib, g.gpus) for g in params.node_groups for _ in range(g.count)]
     return [Node(i, *size) for i, size in enumerate(sizes)]
 
@@ -104,7 +104,7 @@ def large_enough(node: Node, job: SimJob) -> bool:
 
 
 def rooms_of(nodes: list[Node], running: Iterable[Entry]) -> list[Room]:
-    """What every node has left beside those jobs."""
+    """Return the room that every node has left beside those jobs."""
     rooms = [Room(n.cpus, n.memory_mib, n.gpus) for n in nodes]
     for entry in running:
         for number in entry.allocated:
@@ -118,7 +118,7 @@ def rooms_of(nodes: list[Node], running: Iterable[Entry]) -> list[Room]:
 
 
 def fits(node: Node, room: Room, entry: Entry) -> bool:
-    """Section 5, but for reservations and for the node being up."""
+    """Return whether the job fits the node (section 5); outages and reservations do not count."""
     if entry.whole:
         return room.jobs == 0 and large_enough(node, entry.job)
     job = entry.job

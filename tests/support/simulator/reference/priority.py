@@ -14,7 +14,7 @@ Association = tuple[str, str]
 class Run:
     """A span in which a job charges `cpus` each second; `end` None: it runs."""
 
-    who: Association
+    association: Association
     cpus: int
     start: int
     end: int | None = None
@@ -30,7 +30,7 @@ class FairTree:
 
     params: Params
     origin: int
-    known: set[Association] = field(default_factory=set)
+    associations: set[Association] = field(default_factory=set)
     usage: dict[Association, float] = field(default_factory=dict)
     account_usage: dict[str, float] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
@@ -40,41 +40,52 @@ class FairTree:
     def __post_init__(self) -> None:
         self.last_tick = self.origin
 
-    def name(self, job: SimJob) -> None:
-        self.known.add((job.account, job.user))
+    def add_association(self, job: SimJob) -> None:
+        self.associations.add((job.account, job.user))
 
-    def of(self, job: SimJob) -> int:
-        """The job's fair-share term; nobody is ahead of one that no tick has seen."""
+    def get_share(self, job: SimJob) -> int:
+        """Return the job's fair-share term: the best one if no tick has seen its association."""
         best = self.params.priority_weight_fairshare << 24
         return self.share.get((job.account, job.user), best)
 
     def tick(self, t: int) -> None:
         if t - self.origin > 256 * self.params.priority_decay_half_life_s:
             worth = 2.0 ** ((self.origin - t) / self.params.priority_decay_half_life_s)
-            self.usage = {a: used * worth for a, used in self.usage.items()}
-            self.account_usage = {a: used * worth for a, used in self.account_usage.items()}
+            self.usage = {association: value * worth for association, value in self.usage.items()}
+            self.account_usage = {
+                association: value * worth for association, value in self.account_usage.items()
+            }
             self.origin = t
-        grown = 2.0 ** ((t - self.origin) / self.params.priority_decay_half_life_s)
-        raw = dict.fromkeys(self.known, 0)
+        growth = 2.0 ** ((t - self.origin) / self.params.priority_decay_half_life_s)
+        charged = dict.fromkeys(self.associations, 0)
         for run in self.runs:
-            raw[run.who] += run.charged(self.last_tick, t)
-        for a in self.known:
-            self.usage[a] = self.usage.get(a, 0.0) + raw[a] * grown
-        for account in {a[0] for a in self.known}:
-            total = sum(raw[a] for a in self.known if a[0] == account)
-            self.account_usage[account] = self.account_usage.get(account, 0.0) + total * grown
+            charged[run.association] += run.charged(self.last_tick, t)
+        for association in self.associations:
+            self.usage[association] = (
+                self.usage.get(association, 0.0) + charged[association] * growth
+            )
+        for account in {association[0] for association in self.associations}:
+            total = sum(
+                charged[association]
+                for association in self.associations
+                if association[0] == account
+            )
+            self.account_usage[account] = self.account_usage.get(account, 0.0) + total * growth
         self.last_tick = t
-        self.share = {a: self._share_of(a) for a in self.known}
+        self.share = {association: self._share_of(association) for association in self.associations}
 
-    def _share_of(self, a: Association) -> int:
-        ahead = sum(self._levels(b) > self._levels(a) for b in self.known)
+    def _share_of(self, association: Association) -> int:
+        ahead = sum(self._levels(other) > self._levels(association) for other in self.associations)
         best = self.params.priority_weight_fairshare << 24
-        return best * (len(self.known) - ahead) // len(self.known)
+        return best * (len(self.associations) - ahead) // len(self.associations)
 
-    def _levels(self, a: Association) -> tuple[float, float]:
-        """The account's level, then its own: tuples compare as the rule says."""
-        shares = dict(self.params.shares).get(a[0], 1)
-        return (_level(shares, self.account_usage[a[0]]), _level(1, self.usage[a]))
+    def _levels(self, association: Association) -> tuple[float, float]:
+        """Return the account's level and the association's own; tuples compare as the rule says."""
+        shares = dict(self.params.shares).get(association[0], 1)
+        return (
+            _level(shares, self.account_usage[association[0]]),
+            _level(1, self.usage[association]),
+        )
 
 
 def _level(shares: int, usage: float) -> float:
@@ -106,7 +117,7 @@ def age_term(params: Params, entry: Entry, t: int) -> int:
 
 
 def priority(params: Params, tree: FairTree, entry: Entry, t: int) -> int:
-    return static(params, entry) + tree.of(entry.job) + age_term(params, entry, t)
+    return static(params, entry) + tree.get_share(entry.job) + age_term(params, entry, t)
 
 
 def in_order(params: Params, tree: FairTree, waiting: list[Entry], t: int) -> list[Entry]:

@@ -40,7 +40,7 @@ class Queue:
     # Arrivals
 
     def arrive(self, job: SimJob, submit: int, now: int) -> bool:
-        """Take the job in; false: refused."""
+        """Take the job in; return False if it is refused."""
         if job.job_id in self.entries or is_faulty(self.params, job) or self._over_submit(job):
             self.refused.append(job.job_id)
             return False
@@ -77,16 +77,16 @@ class Queue:
     def _over_submit(self, job: SimJob) -> bool:
         qos = qos_named(self.params, job.qos)
         assert qos is not None
-        here = [e for e in (*self.pending(), *self.running()) if e.job.user == job.user]
-        return 0 < qos.max_submit_pu <= sum(e.qos == qos for e in here)
+        users_jobs = [e for e in (*self.pending(), *self.running()) if e.job.user == job.user]
+        return 0 < qos.max_submit_pu <= sum(e.qos == qos for e in users_jobs)
 
     def _give_priority(self, entry: Entry) -> None:
-        """A real job's static part: what makes the priority given at the first instant."""
+        """Set a real job's static part, so that it has its given priority at the first instant."""
         if entry.job.priority is None:
             return
         fair = self.params.priority_weight_fairshare << 24
-        known = self.params.accrue_always or entry.eligible is not None
-        age = age_term(self.params, entry, self.origin) if known else 0
+        has_age = self.params.accrue_always or entry.eligible is not None
+        age = age_term(self.params, entry, self.origin) if has_age else 0
         entry.given_static = (entry.job.priority << 24) - fair - age
 
     # Eligibility
@@ -95,22 +95,26 @@ class Queue:
         self, entry: Entry, dependencies: tuple[Dependency, ...], now: int, *, any_of: bool
     ) -> None:
         """Keep those not met now; a target neither pending nor running counts as met."""
-        there = [e.job_id for e in (*self.pending(), *self.running())]
+        live_ids = [e.job_id for e in (*self.pending(), *self.running())]
         entry.any_of = any_of
         entry.unmet = list(dependencies)
-        self._keep(entry, [d for d in dependencies if d.job_id in there and not self._met(d, now)])
+        self._keep(
+            entry, [d for d in dependencies if d.job_id in live_ids and not self._met(d, now)]
+        )
 
     def _keep(self, entry: Entry, unmet: list[Dependency]) -> None:
-        """Of its dependencies these are not met."""
+        """Keep these dependencies, which are not met."""
         one_is_met = len(unmet) < len(entry.unmet)
         entry.unmet = [] if entry.any_of and one_is_met else unmet
 
     def _met(self, d: Dependency, now: int) -> bool:
-        """Whether the dependency on an entry is met by how it stands."""
+        """Return whether the dependency on an entry is met by that entry's state."""
         target = self.entries[d.job_id]
         if d.kind is DependencyKind.AFTER:
-            waits = target.state is JobState.RUNNING and (target.start or 0) + d.delay_s > now
-            return target.state is not JobState.PENDING and not waits
+            is_too_early = (
+                target.state is JobState.RUNNING and (target.start or 0) + d.delay_s > now
+            )
+            return target.state is not JobState.PENDING and not is_too_early
         if target.state in {JobState.PENDING, JobState.RUNNING}:
             return False
         if d.kind is DependencyKind.AFTEROK:
@@ -119,11 +123,11 @@ class Queue:
 
     def settle(self, entry: Entry, now: int) -> None:
         """Give or take eligibility as things stand."""
-        able = not entry.held and not entry.unmet and entry.not_before <= now
-        if able and entry.eligible is None:
+        is_eligible = not entry.held and not entry.unmet and entry.not_before <= now
+        if is_eligible and entry.eligible is None:
             entry.eligible = now
             self.changed = True
-        elif not able and entry.eligible is not None:
+        elif not is_eligible and entry.eligible is not None:
             entry.eligible = None
             self.changed = True
 
@@ -131,23 +135,23 @@ class Queue:
         for entry in self.pending():
             self.settle(entry, now)
 
-    def _tell(self, target: Entry, now: int) -> None:
-        """The target has started or ended: who waited for that?"""
+    def _notify_dependents(self, target: Entry, now: int) -> None:
+        """Settle the jobs that waited for the target's start or end."""
         for entry in self.pending():
-            others = [d for d in entry.unmet if d.job_id != target.job_id or not self._met(d, now)]
-            self._keep(entry, others)
+            unmet = [d for d in entry.unmet if d.job_id != target.job_id or not self._met(d, now)]
+            self._keep(entry, unmet)
             self.settle(entry, now)
 
     def ripen(self, now: int) -> None:
-        """What waited for a time after a start is met where that has come."""
+        """Drop the dependencies on a time after a start that has come."""
         for entry in self.pending():
             self._keep(entry, [d for d in entry.unmet if now < (self.ripe_at(d) or now + 1)])
 
     def ripe_at(self, d: Dependency) -> int | None:
         """When a delayed dependency on a running job is met."""
         target = self.entries.get(d.job_id)
-        runs = target is not None and target.state is JobState.RUNNING
-        if d.kind is not DependencyKind.AFTER or not runs:
+        is_running = target is not None and target.state is JobState.RUNNING
+        if d.kind is not DependencyKind.AFTER or not is_running:
             return None
         assert target is not None
         assert target.start is not None
@@ -159,14 +163,14 @@ class Queue:
         entry.state = JobState.RUNNING
         entry.start = now
         entry.allocated = nodes
-        who = (entry.job.account, entry.job.user)
-        self.tree.runs.append(Run(who, self._charge(entry), now))
+        association = (entry.job.account, entry.job.user)
+        self.tree.runs.append(Run(association, self._charge(entry), now))
         self.started.append(entry)
 
     def passes_over(self, now: int) -> None:
-        """Those who wait for the start of a job learn of it when the instant's passes are over."""
+        """Settle the jobs that wait for a start, once the instant's passes are over."""
         for entry in self.started:
-            self._tell(entry, now)
+            self._notify_dependents(entry, now)
         self.started.clear()
 
     def _charge(self, entry: Entry) -> int:
@@ -178,9 +182,9 @@ class Queue:
         return tres(self.params, entry)[0]
 
     def end_in_time(self, entry: Entry, now: int) -> None:
-        late = entry.job.run_s >= entry.job.time_limit_s + entry.over_time_s
-        good = JobState.FAILED if entry.job.fails else JobState.COMPLETED
-        self._end(entry, JobState.TIMEOUT if late else good, now)
+        timed_out = entry.job.run_s >= entry.job.time_limit_s + entry.over_time_s
+        end_state = JobState.FAILED if entry.job.fails else JobState.COMPLETED
+        self._end(entry, JobState.TIMEOUT if timed_out else end_state, now)
 
     def cancel(self, entry: Entry, now: int) -> None:
         self._end(entry, JobState.CANCELLED, now)
@@ -196,7 +200,7 @@ class Queue:
         entry.state = state
         entry.end = now
         self.changed = True
-        self._tell(entry, now)
+        self._notify_dependents(entry, now)
 
     def requeue(self, entry: Entry, now: int) -> None:
         self._stop_charging(entry, now)
@@ -209,13 +213,14 @@ class Queue:
         self.changed = True
 
     def _stop_charging(self, entry: Entry, now: int) -> None:
-        who = (entry.job.account, entry.job.user)
+        association = (entry.job.account, entry.job.user)
         if entry.state is JobState.RUNNING:
             # Any open run of this association with these starts and CPUs charges alike.
             run = next(
                 r
                 for r in self.tree.runs
                 if r.end is None
-                and (r.who, r.start, r.cpus) == (who, entry.start, self._charge(entry))
+                and (r.association, r.start, r.cpus)
+                == (association, entry.start, self._charge(entry))
             )
             run.end = now

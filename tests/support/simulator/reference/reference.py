@@ -20,7 +20,7 @@ from tests.support.simulator.reference.cluster import (
 )
 from tests.support.simulator.reference.faults import is_bad_list, is_faulty
 from tests.support.simulator.reference.limits import over_limits
-from tests.support.simulator.reference.nodes import choice
+from tests.support.simulator.reference.nodes import choose_nodes
 from tests.support.simulator.reference.priority import FairTree, in_order
 from tests.support.simulator.reference.queue import Queue
 
@@ -28,7 +28,7 @@ LINEAR = "select/linear"
 
 
 class Reference:
-    """The part of the Simulator's face that the tests need, brute force."""
+    """The brute-force simulator, with the part of `Simulator`'s methods that the tests need."""
 
     def __init__(self, params: Params, jobs: Iterable[SimJob], now: int | None = None) -> None:
         workload = sorted(jobs, key=lambda j: (j.submit, j.job_id))
@@ -40,7 +40,7 @@ class Reference:
         self.queue = Queue(params, self.tree, self.now)
         for job in workload:
             if not is_faulty(params, job):
-                self.tree.name(job)
+                self.tree.add_association(job)
         self.coming = [(max(self.now, j.submit), j) for j in workload]
         self.injected: list[tuple[int, SimJob]] = []
         self.outages = sorted(params.node_events, key=lambda e: (e.at, e.node))
@@ -54,7 +54,7 @@ class Reference:
         edges = {t for r in params.reservations for t in (r.start, r.end)}
         self.edges = sorted(t for t in edges if t >= self.now)
 
-    # What is asked of it
+    # Queries
 
     def start(self, job_id: int) -> int | None:
         return self.queue.entries[job_id].start if job_id in self.queue.entries else None
@@ -79,7 +79,7 @@ class Reference:
         self.now = max(self.now, until)
 
     def run_out(self) -> None:
-        """Until nothing can happen any more but fair-share ticks."""
+        """Advance until nothing can happen any more but fair-share ticks."""
         while (t := self._next(ticks=bool(self.queue.running()))) is not None:
             self._at(t)
 
@@ -101,10 +101,14 @@ class Reference:
         """One instant, in the order of section 1."""
         self.now = t
         self._node_events()
-        for e in [e for e in self.queue.running() if e.real_end <= t]:
-            self.queue.end_in_time(e, t)
-        for e in [e for e in self.queue.pending() if e.cancel_at is not None and e.cancel_at <= t]:
-            self.queue.cancel(e, t)
+        for entry in [entry for entry in self.queue.running() if entry.real_end <= t]:
+            self.queue.end_in_time(entry, t)
+        for entry in [
+            entry
+            for entry in self.queue.pending()
+            if entry.cancel_at is not None and entry.cancel_at <= t
+        ]:
+            self.queue.cancel(entry, t)
         self.queue.ripen(t)
         self.queue.settle_all(t)
         self._arrivals()
@@ -132,11 +136,11 @@ class Reference:
         self.queue.changed |= self._fair_shares() != before
 
     def _fair_shares(self) -> list[int]:
-        """Of the queued jobs."""
-        return [self.tree.of(e.job) for e in self.queue.eligible()]
+        """List the fair-share terms of the queued jobs."""
+        return [self.tree.get_share(e.job) for e in self.queue.eligible()]
 
     def _note_change(self) -> None:
-        """After a change: which passes are due, and when."""
+        """After a change, set which passes are due, and when."""
         if not self.queue.changed:
             return
         self.queue.changed = False
@@ -186,54 +190,54 @@ class Reference:
         return {n.number for n in self.nodes if n.up}
 
     def _by_number(self) -> bool:
-        every = all(
+        has_all_nodes = all(
             set(numbers_of(self.params, p)) == set(range(self.params.nodes))
             for p in self.params.partitions
         )
-        return self.params.select_type == LINEAR and every and not self.params.reservations
+        return self.params.select_type == LINEAR and has_all_nodes and not self.params.reservations
 
     def _over_limits(self, entry: Entry) -> bool:
         return over_limits(self.params, self.queue.running(), entry)
 
     def _main(self) -> None:
-        every = self.params.sched_interval_s
-        bounded = self.now % every != 0
+        interval_s = self.params.sched_interval_s
+        is_bounded = self.now % interval_s != 0
         attempts = 0
         usable = self._up()
         closed: set[str] = set()
-        for e in self._in_order():
-            if self._over_limits(e) or e.partition.name in closed:
+        for entry in self._in_order():
+            if self._over_limits(entry) or entry.partition.name in closed:
                 continue
-            if bounded and attempts >= self.params.default_queue_depth:
-                self.sched_due = (self.now // every + 1) * every
+            if is_bounded and attempts >= self.params.default_queue_depth:
+                self.sched_due = (self.now // interval_s + 1) * interval_s
                 return
             attempts += 1
-            nodes = self._nodes_now(e, usable)
+            nodes = self._nodes_now(entry, usable)
             if nodes is not None:
-                self.queue.start(e, nodes, self.now)
-            elif e.pinned:
-                usable -= set(e.pinned)
+                self.queue.start(entry, nodes, self.now)
+            elif entry.pinned:
+                usable -= set(entry.pinned)
             else:
-                closed.add(e.partition.name)
-                usable -= set(numbers_of(self.params, e.partition))
+                closed.add(entry.partition.name)
+                usable -= set(numbers_of(self.params, entry.partition))
 
-    def _nodes_now(self, e: Entry, usable: set[int]) -> tuple[int, ...] | None:
-        """The nodes on which the job would start now, of those."""
+    def _nodes_now(self, entry: Entry, usable: set[int]) -> tuple[int, ...] | None:
+        """Return the nodes among `usable` on which the job would start now; None: too few."""
         rooms = rooms_of(self.nodes, self.queue.running())
-        mine = usable & set(numbers_of(self.params, e.partition))
-        mine -= reserved(self.params, self.now, self.now + e.job.time_limit_s)
-        able = [n for n in sorted(mine) if fits(self.nodes[n], rooms[n], e)]
-        wanted = {n for p in self.queue.eligible() for n in p.pinned}
-        wanted_last = wanted if self._by_number() else None
-        return choice(e, able, rooms, wanted_last, self.slurm)
+        usable_members = usable & set(numbers_of(self.params, entry.partition))
+        usable_members -= reserved(self.params, self.now, self.now + entry.job.time_limit_s)
+        fitting = [n for n in sorted(usable_members) if fits(self.nodes[n], rooms[n], entry)]
+        pinned = {n for p in self.queue.eligible() for n in p.pinned}
+        avoided = pinned if self._by_number() else None
+        return choose_nodes(entry, fitting, rooms, avoided, self.slurm)
 
     def _backfill(self) -> dict[int, int]:
-        """One backfill pass at now; its plans."""
+        """Do one backfill pass; return the planned start of each job."""
         pass_ = self._plan_by_number if self._by_number() else self._plan_by_name
         return pass_(self._in_order())
 
     def _tests(self, order: list[Entry], plans: dict[int, int]) -> Iterable[Entry]:
-        """The jobs that the pass tests; limits are looked at when their turn comes."""
+        """Yield the jobs that the pass tests. Limits are checked when a job's turn comes."""
         tests = 0
         by_user: dict[str, int] = {}
         for e in order:
@@ -259,35 +263,39 @@ class Reference:
         plans: dict[int, int] = {}
         running = self.queue.running()
         profile = Profile(self.params, self.now, self._up(), running)
-        given: set[int] = set()
-        for e in self._tests(order, plans):
-            earliest = self.now if not e.pinned else profile.earliest(e, self._up(), running, given)
-            s = profile.first_start(e, earliest)
-            if s is None:
+        started_nodes: set[int] = set()
+        for entry in self._tests(order, plans):
+            earliest = (
+                self.now
+                if not entry.pinned
+                else profile.earliest(entry, self._up(), running, started_nodes)
+            )
+            start = profile.first_start(entry, earliest)
+            if start is None:
                 continue
-            plans[e.job_id] = s
-            profile.take(e, s)
-            nodes = self._nodes_now(e, self._up()) if s == self.now else None
+            plans[entry.job_id] = start
+            profile.take(entry, start)
+            nodes = self._nodes_now(entry, self._up()) if start == self.now else None
             if nodes is not None:
-                self.queue.start(e, nodes, self.now)
-                given |= set(nodes)
+                self.queue.start(entry, nodes, self.now)
+                started_nodes |= set(nodes)
         return plans
 
     def _plan_by_name(self, order: list[Entry]) -> dict[int, int]:
         plans: dict[int, int] = {}
-        how = BySlot if self.slurm >= SlurmRelease.V24_11 else ByName
-        view = how(self.params, self.now, self.nodes, self.queue.running())
-        for e in self._tests(order, plans):
-            plan = view.plan(e)
+        planner = BySlot if self.slurm >= SlurmRelease.V24_11 else ByName
+        planning = planner(self.params, self.now, self.nodes, self.queue.running())
+        for entry in self._tests(order, plans):
+            plan = planning.plan(entry)
             if plan is None:
                 continue
-            plans[e.job_id] = plan.start
+            plans[entry.job_id] = plan.start
             if plan.start == self.now:
-                self.queue.start(e, plan.nodes, self.now)
-                view.look_at(self.queue.running())
-                view.start(e)
+                self.queue.start(entry, plan.nodes, self.now)
+                planning.look_at(self.queue.running())
+                planning.start(entry)
             else:
-                view.take(e, plan)
+                planning.take(entry, plan)
         return plans
 
     # Moves
@@ -301,7 +309,7 @@ class Reference:
     def inject(self, job: SimJob, at: int | None = None) -> int:
         if is_faulty(self.params, job):
             raise ClusterRefused("The job can never run.")
-        self.tree.name(job)
+        self.tree.add_association(job)
         if at is not None and at > self.now:
             self.injected.append((at, job))
         elif not self.queue.arrive(job, self.now, self.now):

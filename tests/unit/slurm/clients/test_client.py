@@ -34,7 +34,7 @@ IMPATIENT = BackoffSettings(first_pause_s=0.001, longest_pause_s=0.001)
 
 def cluster(fake: FakeRestd, commands: SlurmCli | None = None) -> Slurmrestd:
     http = RestHttp(fake.url, timeout_s=PATIENCE_S)
-    return Slurmrestd(http, commands=commands, patience=IMPATIENT)
+    return Slurmrestd(http, commands=commands, backoff=IMPATIENT)
 
 
 def failed(number: int, error: str, description: str = "") -> dict[str, object]:
@@ -54,7 +54,7 @@ def test_slurmctlds_count_is_of_who_the_token_is(fake: FakeRestd) -> None:
     told, user = cluster(fake).fetch_diagnosis()
     assert (len(told.users), user) == (5, getpass.getuser())
     token = parse_token(jwt("provd"))
-    slurm = Slurmrestd(RestHttp(fake.url, identity=lambda: token), patience=IMPATIENT)
+    slurm = Slurmrestd(RestHttp(fake.url, identity=lambda: token), backoff=IMPATIENT)
     assert slurm.fetch_diagnosis() == (told, "provd")
 
 
@@ -311,4 +311,4 @@ def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) 
 def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match="its owner could not lift that"):
         cluster(fake).hold_job(STANDBY, owner=ALICE)
-    assert fake.asked == []
+    assert fake.requests == []

@@ -30,7 +30,7 @@ def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_pat
 def test_where_the_socket_says_who_asks_nothing_is_told(fake: FakeRestd) -> None:
     fake.answers("/a", {})
     RestHttp(fake.url).get("/a", "a")
-    assert not [name for name in fake.asked[0].headers if name.startswith("x-slurm")]
+    assert not [name for name in fake.requests[0].headers if name.startswith("x-slurm")]
 
 
 @pytest.mark.parametrize(

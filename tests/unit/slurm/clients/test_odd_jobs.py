@@ -14,11 +14,11 @@ from mirage.database.schema.engine import Store
 from mirage.domain.decision import Decision, Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.ports import SimplePolicy
-from mirage.history.ingest.history_reader import PASSED, WINDOW_TRIES
+from mirage.history.ingest.history_reader import SKIPPED_EVENT, WINDOW_TRIES
 from mirage.policies.rules.lead_rules import decide_by_lead
 from mirage.provision.control import kill_switch
 from mirage.provision.control.kill_switch import Way
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.commands import squeue
 from tests.support.cluster.commands import FakeCommands
@@ -66,7 +66,12 @@ def worker(store: Store, cluster: Clocked) -> Worker:
     with store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, "lab")
         clusters.set_mode(tx, cluster_id, Mode.ACT)
-    return Worker(store, cluster, cluster_id, rules=Rules(policy=Always, default="always"))
+    return Worker(
+        store,
+        cluster,
+        cluster_id,
+        settings=DecisionSettings(get_policy=Always, default_policy="always"),
+    )
 
 
 def stored(store: Store) -> dict[JobId, Job]:
@@ -109,7 +114,7 @@ def test_the_first_window_of_a_new_database_is_passed_as_well(
         loop.run_tick()
         cluster.at += 1300
     with sqlite_store.read() as tx:
-        assert PASSED in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert SKIPPED_EVENT in [entry.event for entry in audit.list_entries(tx, 1)]
         assert clusters.read_history_until(tx, 1) is not None
 
 
@@ -130,13 +135,13 @@ def test_a_window_of_accounting_that_never_reads_is_passed_and_audited(
         cluster.at += 1300
     with sqlite_store.read() as tx:
         assert clusters.read_history_until(tx, 1) == began, "it is asked again first"
-        assert PASSED not in [entry.event for entry in audit.list_entries(tx, 1)]
+        assert SKIPPED_EVENT not in [entry.event for entry in audit.list_entries(tx, 1)]
     with capture_logs() as lines:
         loop.run_tick()
     assert "accounting does not read" in [line["event"] for line in lines]
     with sqlite_store.read() as tx:
         until = clusters.read_history_until(tx, 1)
-        (entry,) = [each for each in audit.list_entries(tx, 1) if each.event == PASSED]
+        (entry,) = [each for each in audit.list_entries(tx, 1) if each.event == SKIPPED_EVENT]
     assert until is not None
     assert until > began
     assert (entry.detail["since"], entry.detail["until"]) == (began - 3600, until)
@@ -169,8 +174,8 @@ class Planned:
         with store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, cluster_id, Mode.ACT)
-        rules = Rules(policy=lambda _: Leads(), default="leads")
-        self.worker = Worker(store, cluster, cluster_id, rules=rules)
+        settings = DecisionSettings(get_policy=lambda _: Leads(), default_policy="leads")
+        self.worker = Worker(store, cluster, cluster_id, settings=settings)
         self.tick()
         (self.plan,) = self.moves()
         self.dependency = self.plan.removeprefix("Dependency=")
@@ -206,7 +211,7 @@ class Planned:
         names = [field.partition(":")[0] for field in MOVE_TARGET.split(",")]
         alone = text([[fields.get(name, "") for name in names]])
         asked = {"--jobs=11,12": rows, "--jobs=12": alone}
-        self.commands.answers("squeue", rows if queue is None else queue, asked=asked)
+        self.commands.answers("squeue", rows if queue is None else queue, by_argument=asked)
         self.worker.run_tick()
 
     def moves(self) -> list[str]:

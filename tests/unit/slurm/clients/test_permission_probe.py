@@ -32,7 +32,7 @@ def found(
 ) -> dict[str, ProbedPermission]:
     runner = CommandRunner(timeout_s=PATIENCE_S)
     told = probe_permissions(
-        runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts
+        runner, hides_jobs=hides_jobs, is_operator=is_operator(runner), accounts=accounts
     )
     return {a.move: a for a in told}
 
@@ -41,7 +41,7 @@ def test_a_coordinator_moves_the_jobs_of_the_account(without_rights: FakeCommand
     may = found(accounts=("research", "lab"))
     for move in ("free", "pin", "hold"):
         assert may[move].may is True, "though there is no job of its own to try it with"
-        assert may[move].told.startswith("of the jobs of lab, research (coordinator)")
+        assert may[move].explanation.startswith("of the jobs of lab, research (coordinator)")
 
 
 def test_an_operators_word_is_enough(without_rights: FakeCommands) -> None:
@@ -50,7 +50,7 @@ def test_an_operators_word_is_enough(without_rights: FakeCommands) -> None:
     assert {move: ability.may for move, ability in may.items()} == dict.fromkeys(
         ("queue", "sacct", "free", "pin", "hold", "submit"), True
     )
-    assert may["queue"].told == "of everybody's jobs"
+    assert may["queue"].explanation == "of everybody's jobs"
     assert [call[0] for call in without_rights.calls("sbatch")] == ["--test-only"]
 
 
@@ -59,8 +59,8 @@ def test_a_trial_job_is_held_and_goes_whatever_comes(without_rights: FakeCommand
     assert "--hold" in without_rights.calls("sbatch")[0]
     assert without_rights.calls("scancel") == [["--verbose", "7"]]
     assert [may[move].may for move in ("free", "pin", "hold")] == [False] * 3
-    assert "Invalid user id" in may["free"].told
-    assert "partial" in may["queue"].told
+    assert "Invalid user id" in may["free"].explanation
+    assert "partial" in may["queue"].explanation
 
 
 def test_without_a_trial_job_nothing_is_known(without_rights: FakeCommands) -> None:
@@ -81,4 +81,4 @@ def test_slurm_away_is_no_permission(without_rights: FakeCommands) -> None:
         without_rights.answers(command, stderr=away, code=1)
     may = found()
     assert not any(ability.may for ability in may.values())
-    assert "Unable to contact" in may["queue"].told
+    assert "Unable to contact" in may["queue"].explanation

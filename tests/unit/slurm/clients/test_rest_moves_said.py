@@ -32,7 +32,7 @@ def cluster(fake: FakeRestd) -> Slurmrestd:
 
 
 def cancelled(fake: FakeRestd) -> list[str]:
-    return [one.path for one in fake.asked if one.method == "DELETE"]
+    return [one.path for one in fake.requests if one.method == "DELETE"]
 
 
 def test_an_error_without_a_word_is_said_so(restd: FakeRestd) -> None:

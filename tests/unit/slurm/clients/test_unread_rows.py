@@ -14,7 +14,7 @@ from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
@@ -212,9 +212,9 @@ class Chain:
         with store.begin() as tx:
             self.cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.set_mode(tx, self.cluster_id, Mode.ACT)
-        rules = Rules(policy=Always, default="always")
+        settings = DecisionSettings(get_policy=Always, default_policy="always")
         usage = cluster.get_usage
-        self.worker = Worker(store, cluster, self.cluster_id, rules=rules, usage=usage)
+        self.worker = Worker(store, cluster, self.cluster_id, settings=settings, usage=usage)
         commands.answers("sacct", records(), helpformat=HELPFORMAT)
         commands.answers("sinfo", "")
         commands.answers("scontrol", "")
@@ -234,7 +234,7 @@ class Chain:
         # What is asked right before a move.
         alone = text([["12", "1001", "", "PENDING", "Dependency", "1", "afterany:11(unfulfilled)"]])
         rows = text([first, second, *others])
-        self.commands.answers("squeue", rows, asked={"--jobs=12": alone})
+        self.commands.answers("squeue", rows, by_argument={"--jobs=12": alone})
         self.worker.run_tick()
 
     def moves(self) -> int:

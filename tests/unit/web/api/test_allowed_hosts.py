@@ -69,7 +69,7 @@ def test_a_site_s_names_are_answered_and_their_neighbours_are_not(
 
 
 def test_a_unix_socket_is_asked_by_any_name(stage: Stage, context: ApiContext) -> None:
-    with stage.serving(context), stage.calling() as http:
+    with stage.serving(context), stage.call_by_socket() as http:
         assert http.get("/healthz", headers={"Host": "whatever"}).status_code == 200
 
 

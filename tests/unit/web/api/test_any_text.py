@@ -41,7 +41,7 @@ def test_nul_is_refused_or_passed_over(
     )
     app = create_app(given)
     mount_pages(app)
-    with stage.showing(app) as client:
+    with stage.serve_app(app) as client:
         answer = _sent(client, method, path, body, session_of(store, cluster_id, "root"))
     assert answer == (200 if path.startswith("/queue?") else 422)
 

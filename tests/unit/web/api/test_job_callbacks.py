@@ -24,7 +24,7 @@ from mirage.domain.job import JobState
 from mirage.provision.control import kill_switch, limit_overrides
 from mirage.provision.control.kill_switch import Way
 from mirage.web.api.app import ApiContext
-from mirage.web.api.routes.job_callbacks import NOTED_S, _is_from_another_host
+from mirage.web.api.routes.job_callbacks import NOTE_INTERVAL_S, _is_from_another_host
 from tests.support.api.rows import HOUR, add_chain
 from tests.support.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 from tests.support.chains import make_link
@@ -282,7 +282,7 @@ def test_a_call_from_a_node_is_written_once_in_ten_minutes(
 ) -> None:
     with store.begin() as tx:
         running_link(tx, cluster_id, ChainMode.STANDBY)
-        clusters.set_node_asked_at(tx, cluster_id, NOW - NOTED_S + 1)
+        clusters.set_node_asked_at(tx, cluster_id, NOW - NOTE_INTERVAL_S + 1)
     assert ask_from(client, "127.0.0.2") == 200
     with store.read() as tx:
-        assert clusters.read_node_asked_at(tx, cluster_id) == NOW - NOTED_S + 1
+        assert clusters.read_node_asked_at(tx, cluster_id) == NOW - NOTE_INTERVAL_S + 1

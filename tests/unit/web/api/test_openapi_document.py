@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from tests.support.api import openapi_document, openapi_said
-from tests.support.api.openapi_breaking import breaking
-from tests.support.api.openapi_document import COMMITTED, made, text
+from tests.support.api.openapi_breaking import list_breaks
+from tests.support.api.openapi_document import COMMITTED, build_document, render_document
 
 Document = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def old() -> Document:
-    return made()
+    return build_document()
 
 
 def test_the_committed_document_is_the_apps(old: Document) -> None:
     said = "run `python -m tests.support.api.openapi_document` and commit docs/openapi.json"
-    assert COMMITTED.read_text() == text(old), said
+    assert COMMITTED.read_text() == render_document(old), said
 
 
 def chains(document: Document) -> Document:
@@ -95,7 +95,7 @@ BREAKS: list[tuple[Callable[[Document], object], str]] = [
 def test_what_breaks_a_client_is_named(
     old: Document, change: Callable[[Document], object], said: str
 ) -> None:
-    found = breaking(old, changed(change)(old))
+    found = list_breaks(old, changed(change)(old))
     assert found
     assert any(said in sentence for sentence in found), found
 
@@ -115,7 +115,7 @@ GROWS: list[Callable[[Document], object]] = [
 def test_what_only_grows_breaks_nobody(old: Document, change: Callable[[Document], object]) -> None:
     new = changed(change)(old)
     assert new != old
-    assert breaking(old, new) == []
+    assert list_breaks(old, new) == []
 
 
 def test_a_breaking_change_is_not_written_by_the_way(
@@ -134,5 +134,5 @@ def test_a_breaking_change_is_not_written_by_the_way(
     assert changelog.read_text() == "## Unreleased\n"
     monkeypatch.setattr("sys.argv", ["openapi_document", "--break"])
     assert openapi_document.main(tmp_path) == 0
-    assert path.read_text() == text(old)
+    assert path.read_text() == render_document(old)
     assert "- REST, breaking: GET /api/v1/past is gone\n" in changelog.read_text()

@@ -6,7 +6,7 @@ from threading import Barrier
 import pytest
 
 from mirage.errors import StoreUnavailable
-from mirage.web.shared.response_cache import MOST, ResponseCache
+from mirage.web.shared.response_cache import MAX_ENTRIES, ResponseCache
 
 
 class Maker:
@@ -58,7 +58,7 @@ def test_an_answer_may_be_made_of_others() -> None:
 
 def test_the_ones_asked_for_last_are_kept() -> None:
     kept, make = ResponseCache(), Maker()
-    for number in range(MOST):
+    for number in range(MAX_ENTRIES):
         kept.get_or_make(number, 1, make)
     kept.get_or_make(0, 1, make)
     kept.get_or_make("one more", 1, make)

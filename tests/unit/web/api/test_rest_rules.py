@@ -11,14 +11,14 @@ from mirage.web.api.schemas.admin_schemas import NewLimit, Release
 from mirage.web.api.schemas.registration_schemas import NewChain
 from mirage.web.shared.context import ApiContext
 from mirage.web.shared.middleware.etag import build_tag
-from tests.support.api.openapi_document import made
+from tests.support.api.openapi_document import build_document
 from tests.support.api.rows import look, read_running_job
 from tests.support.api.running import CHAIN, NOW, Client, Stage
 
 pytestmark = pytest.mark.usefixtures("chain_with_links")
 
 API = "/api/v1"
-DOCUMENT = made()
+DOCUMENT = build_document()
 CHAIN_PATH = f"{API}/chains/{CHAIN}"
 FILLED = {
     "{chain_id}": CHAIN,

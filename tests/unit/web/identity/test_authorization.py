@@ -114,7 +114,7 @@ def test_slurm_is_asked_once_a_period_and_believed_for_a_while() -> None:
             raise ClusterUnavailable("slurmdbd is away")
         return answer
 
-    polled = PolledValue("roster", ask, unknown="nobody", every_s=600, clock=clock)
+    polled = PolledValue("roster", ask, default="nobody", every_s=600, clock=clock)
 
     def told() -> str:
         polled.ask_if_due()
@@ -137,6 +137,6 @@ def test_what_was_never_told_is_unknown() -> None:
     def ask() -> str:
         raise ClusterUnavailable("slurmctld is away")
 
-    polled = PolledValue("PrivateData", ask, unknown="everything", every_s=600)
+    polled = PolledValue("PrivateData", ask, default="everything", every_s=600)
     polled.ask_if_due()
     assert polled() == "everything"

@@ -10,8 +10,8 @@ from mirage.errors import TooMany
 from mirage.web.identity import quotas
 from mirage.web.identity.quotas import QuotaHolder, RateLimiter, Slots
 
-ALICE, BOB = QuotaHolder("uid 1001", known=True), QuotaHolder("uid 1002", known=True)
-HERE, THERE = QuotaHolder("10.0.0.1", known=False), QuotaHolder("10.0.0.2", known=False)
+ALICE, BOB = QuotaHolder("uid 1001", is_known=True), QuotaHolder("uid 1002", is_known=True)
+HERE, THERE = QuotaHolder("10.0.0.1", is_known=False), QuotaHolder("10.0.0.2", is_known=False)
 
 
 class Stopwatch:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.domain.decision import Action
-from mirage.provision.decision_context import Rules
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.web.identity.authorization import NO_ROSTER
 from mirage.web.identity.slurm_permissions import ReachReporter, compute_reach
@@ -27,7 +27,11 @@ def cluster_of(account: str) -> Written:
 @pytest.mark.parametrize("account", ["research", "Research"])
 def test_a_coordinator_moves_the_chains_of_the_account(acting_store: Store, account: str) -> None:
     cluster = cluster_of(account)
-    tick(acting_store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    tick(
+        acting_store,
+        cluster,
+        DecisionSettings(get_policy=Always, default_policy="always", reach=lambda: COORDINATOR),
+    )
     assert cluster.moves == [("free", 12, "")]
 
 
@@ -36,7 +40,11 @@ def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
     acting_store: Store, account: str
 ) -> None:
     cluster = cluster_of(account)
-    tick(acting_store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    tick(
+        acting_store,
+        cluster,
+        DecisionSettings(get_policy=Always, default_policy="always", reach=lambda: COORDINATOR),
+    )
     assert cluster.moves == []
     row = find_last_decision(acting_store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
@@ -47,13 +55,13 @@ def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
 
 def test_rights_that_come_later_count(acting_store: Store) -> None:
     found = [MoveScope(uid=77)]
-    rules = Rules(policy=Always, default="always", reach=lambda: found[0])
+    settings = DecisionSettings(get_policy=Always, default_policy="always", reach=lambda: found[0])
     cluster = cluster_of("students")
-    tick(acting_store, cluster, rules)
+    tick(acting_store, cluster, settings)
     assert cluster.moves == []
     found[0] = EVERYBODY
     cluster.at += 60
-    tick(acting_store, cluster, rules)
+    tick(acting_store, cluster, settings)
     assert cluster.moves == [("free", 12, "")]
 
 

@@ -1,4 +1,8 @@
-"""Decides each hand-over of a tick: builds the policy view, asks the policy, applies limits."""
+"""Decides each hand-over of a tick: builds the policy view, asks the policy, applies limits.
+
+It reads the database and the snapshot, and changes neither: `provision_tick` stores the decisions
+and gives Slurm the commands.
+"""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -48,8 +52,8 @@ from mirage.provision.preconditions import can_move_early, guard_handover, is_le
 from mirage.provision.release_planning import (
     Planning,
     PresentQueue,
+    compute_floor_reached_at,
     compute_plan_minutes,
-    compute_worked_at,
 )
 from mirage.provision.return_costs import COSTS, build_return_costs, count_returns_left
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimit, AccrueLimits, AccrueScope
@@ -59,16 +63,17 @@ _log = structlog.get_logger(__name__)
 _seldom = ThrottledLog(20)
 
 AWAITED_SHARE = 0.25
-"""Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
-rule might free, which cannot be taken back."""
-_NOT_YET = "the twin's turn for it has not come yet"
-_NO_MORE = Decision(
+"""A share of the time limit. While more of it is left, a hand-over whose policy needs the twin
+waits until the twin has answered. Another rule might free the standby now, and Slurm may start a
+free standby before that could be undone."""
+_TWIN_NOT_ASKED_YET = "the twin's turn for it has not come yet"
+_UNDO_PIN = Decision(
     action=Action.HOLD, reason="pinned, and Mirage does not act here any more", policy="guard"
 )
-_NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act here")
-_OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
-_NOT_TAKEN = "since Slurm has refused one"
-_LINKS_OWN = "since its running link plans it"
+_UNDO_PLAN = replace(_UNDO_PIN, reason="planned in Slurm, and Mirage does not act here")
+_OWNER_SET_DEPENDENCIES = "since dependencies of its owner's stand beside Mirage's"
+_SLURM_REFUSED_PLAN = "since Slurm has refused one"
+_LINK_PLANS_ITSELF = "since its running link plans it"
 _HETEROGENEOUS = "since the job is heterogeneous"
 
 
@@ -81,12 +86,13 @@ def _permit_everybody() -> MoveScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The rules of a tick: who decides, and within which limits."""
+class DecisionSettings:
+    """What a tick decides by: the policies, the admins' limits, and what Slurm allows."""
 
-    policy: Callable[[str], Policy]
+    get_policy: Callable[[str], Policy]
     """Returns the policy of that name; raises NotFound."""
-    default: str
+    default_policy: str
+    """The name of the policy for chains that name none."""
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
     """Makes the observations for trained models; None if there are none."""
@@ -100,62 +106,75 @@ class Rules:
     """Whether PrivateData hides jobs from the service. Raises ClusterError if that is not known."""
 
 
-class DecisionContext:
-    """Decides the hand-overs of one tick; what they share is looked up once."""
+class HandoverDecider:
+    """Decides the hand-overs of one tick.
+
+    What several hand-overs need (waits of a partition, the budgets, the twin's groups) is read when
+    one of them first asks, and kept until the tick ends. So an object serves one tick only.
+    """
 
     def __init__(
         self,
         tx: Transaction,
         cluster_id: int,
         snapshot: Snapshot,
-        rules: Rules,
-        open_ones: Sequence[OpenHandover],
+        settings: DecisionSettings,
+        open_handovers: Sequence[OpenHandover],
     ) -> None:
-        self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
-        self._sight = TickObservations(rules.observer, tx, cluster_id, snapshot, open_ones)
+        self._tx, self._cluster_id, self._snapshot, self._settings = (
+            tx,
+            cluster_id,
+            snapshot,
+            settings,
+        )
+        self._observations = TickObservations(
+            settings.observer, tx, cluster_id, snapshot, open_handovers
+        )
         self._policies: dict[str, Policy] = {}
-        self._seen: dict[JobId, dict[str, Any]] = {}
-        """By standby: the beginning of the sha256 of what its model was shown, the age of the
-        twin's answer in seconds, and what a new release is expected to cost it."""
+        self._inputs: dict[JobId, dict[str, Any]] = {}
+        """What is stored with each standby's decision: the first 16 digits of the sha256 of its
+        observation, the age of the twin's answer in seconds, and the costs of a new release."""
         self._free_nodes: dict[str, int] = {}
-        self._present = PresentQueue(snapshot, rules.hides_jobs)
-        self._jobs: dict[str, Waits] = {}
-        self._handovers: dict[tuple[str, int], Waits] = {}
-        lately = snapshot.queue.taken_at - ASK_AGAIN_S
-        self._refused = decisions.list_links_refused_since(tx, cluster_id, lately)
-        links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
+        self._present_queue = PresentQueue(snapshot, settings.hides_jobs)
+        self._job_waits: dict[str, Waits] = {}
+        self._handover_waits: dict[tuple[str, int], Waits] = {}
+        since = snapshot.queue.taken_at - ASK_AGAIN_S
+        self._refused_lately = decisions.list_links_refused_since(tx, cluster_id, since)
+        links = [(h.chain.chain_id, h.standby.index) for h in open_handovers]
         self._touches = decisions.count_moves(tx, cluster_id, links)
         self._refused_moves = decisions.list_refused_moves(tx, cluster_id, links)
-        self.foregone = BaselineCounterfactuals(tx, links)
-        self._ordered = {
+        self.baselines = BaselineCounterfactuals(tx, links)
+        self._ordered_submissions = {
             (row.chain_id, row.index) for row in decisions.list_intended(tx, cluster_id)
         }
-        """Links that the running link is to submit: that is decided once."""
+        """Links that the running link has been told to submit: this is decided once."""
 
-    def decide_handover(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
+    def decide_handover(self, handover: OpenHandover, *, can_plan: bool = False) -> Decision | None:
         """Return the decision; None if there is nothing to decide.
 
-        `acts` says that releases may be planned in Slurm.
+        `can_plan`: whether releases may be planned in Slurm, as they may in mode act.
         """
         predecessor, standby = handover.predecessor, handover.standby
         if not self._can_be_moved(handover):
             return None
-        guarded = guard_handover(standby, predecessor, handover.beside, self._snapshot.queue)
-        if guarded is not None:
-            return self._foretell_next_wait(guarded, standby)
+        guard_decision = guard_handover(
+            standby, predecessor, handover.earlier_link, self._snapshot.queue
+        )
+        if guard_decision is not None:
+            return self._foretell_next_wait(guard_decision, standby)
         if not can_move_early(standby, predecessor):
             return None
         view = self._build_view(handover)
-        self.foregone.ask_rules(handover, view)
-        asked = bound_overlap(self._ask_policy(handover, view), view)
+        self.baselines.ask_rules(handover, view)
+        wanted = bound_overlap(self._ask_policy(handover, view), view)
         spent = self._budget.sum_spent(standby.account, handover.chain.uid)
-        limited = apply_limits(asked, view, self._rules.limits, spent)
+        limited = apply_limits(wanted, view, self._settings.limits, spent)
         decision = self._add_accrual_note(limited, handover)
-        if acts and not handover.submits:
+        if can_plan and not handover.submits:
             decision = self._build_planning(handover).plan_release(decision, view)
             self._record_plan(handover, decision, view)
             if (costs := build_return_costs(handover, decision, view)) is not None:
-                self._seen.setdefault(standby.job_id, {})[COSTS] = costs
+                self._inputs.setdefault(standby.job_id, {})[COSTS] = costs
         if decision.action is not Action.FREE:
             return decision
         self._budget.record_release(standby, handover.chain.uid, compute_worst_overlap(view))
@@ -177,7 +196,7 @@ class DecisionContext:
         return replace(guarded, forecast=forecast_wait(jobs, standby.nodes, limit_s))
 
     def _record_plan(self, handover: OpenHandover, decision: Decision, view: PolicyView) -> None:
-        """Count a plan that is made or taken back in what later decisions of the tick see."""
+        """Update the budget by a plan that is made or taken back, for the tick's next decisions."""
         standby, at = handover.standby, decision.release_at
         if decision.action is Action.HOLD:
             self._budget.record_plan(standby, None)
@@ -189,29 +208,29 @@ class DecisionContext:
     def _build_planning(self, handover: OpenHandover) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
         key = (standby.chain_id, standby.index)
-        shown = self._snapshot.queue.find_job(standby.job_id)
-        barred = _NOT_TAKEN if (*key, Action.PLAN) in self._refused_moves else ""
-        if handover.get_told_overlap_s():
-            barred = _LINKS_OWN
-        if shown is not None and shown.heterogeneous:
-            barred = _HETEROGENEOUS
-        if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
-            barred = _OWN_TERMS
+        queued_job = self._snapshot.queue.find_job(standby.job_id)
+        obstacle = _SLURM_REFUSED_PLAN if (*key, Action.PLAN) in self._refused_moves else ""
+        if handover.get_stated_overlap_s():
+            obstacle = _LINK_PLANS_ITSELF
+        if queued_job is not None and queued_job.heterogeneous:
+            obstacle = _HETEROGENEOUS
+        if queued_job is None or not can_take_plan(queued_job.dependency, predecessor.job_id):
+            obstacle = _OWNER_SET_DEPENDENCIES
         return Planning(
             standby=standby,
-            limits=self._rules.limits,
+            limits=self._settings.limits,
             spent=self._budget.sum_with_plans(standby.account, handover.chain.uid, standby),
             touches=self._touches.get(key, 0),
-            barred=barred,
+            barred=obstacle,
         )
 
     def _add_accrual_note(self, decision: Decision, handover: OpenHandover) -> Decision:
-        """Add to the reason which limit on earning age the standby has, in any position."""
-        shown = self._snapshot.queue.find_job(handover.standby.job_id)
-        limits = self._rules.accrual()
-        if shown is None or handover.submits or limits is NO_LIMITS:
+        """Return the decision with a note on the standby's limit on earning age in its reason."""
+        queued_job = self._snapshot.queue.find_job(handover.standby.job_id)
+        limits = self._settings.accrual()
+        if queued_job is None or handover.submits or limits is NO_LIMITS:
             return decision
-        note = describe_accrual_limit(limits, shown, self._snapshot.queue)
+        note = describe_accrual_limit(limits, queued_job, self._snapshot.queue)
         return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
 
     def decide_out_of_reach(self, handover: OpenHandover) -> Decision | None:
@@ -219,7 +238,7 @@ class DecisionContext:
 
         A link that is still to be submitted has no such wait: it is submitted as its user.
         """
-        standby, reach = handover.standby, self._rules.reach()
+        standby, reach = handover.standby, self._settings.reach()
         if handover.submits or not can_move_early(standby, handover.predecessor):
             return None
         if reach.can_move(handover.chain.uid, standby.account):
@@ -227,32 +246,31 @@ class DecisionContext:
         return preconditions.build_out_of_reach(standby.account, reach)
 
     def decide_retreat(self, handover: OpenHandover) -> Decision | None:
-        """Return the move that undoes Mirage's pin or plan if the mode is no longer act; else None.
+        """Return the move that undoes Mirage's pin or plan; None if there is nothing to undo.
 
-        A standby that Mirage has pinned goes back behind its predecessor: Slurm alone could not let
-        it off a node that does not come back. A standby whose release Mirage has planned waits for
-        its predecessor's end. If nobody told the service of a chain, a plan that the service did
-        not write is that user's, and stays.
+        Called where the mode is no longer act. A pinned standby goes back behind its predecessor:
+        if one of the predecessor's nodes fails for good, Slurm would never start the standby. A
+        standby with a planned release waits for its predecessor's end again. In a chain that is not
+        registered, a plan that the service did not write is the user's own, and stays.
         """
         predecessor, standby = handover.predecessor, handover.standby
         if not is_left_behind(handover) or not self._can_be_moved(handover):
             return None
         if standby.position is not Position.PINNED:
-            return _NO_PLAN
-        guarded = guard_handover(standby, predecessor, None, self._snapshot.queue)
-        return guarded or _NO_MORE
+            return _UNDO_PLAN
+        guard_decision = guard_handover(standby, predecessor, None, self._snapshot.queue)
+        return guard_decision or _UNDO_PIN
 
     def build_record(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
         """Return the record of a decision as it is stored."""
         now, standby = self._snapshot.queue.taken_at, handover.standby
-        unborn = handover.submits
         inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
-        inputs["standby"] = None if unborn else standby.job_id
+        inputs["standby"] = None if handover.submits else standby.job_id
         minutes = compute_plan_minutes(decision, handover.predecessor)
         if minutes is not None:
             inputs["plan_min"] = minutes
-        elif (stands := standby.get_standing_release()) is not None:
-            inputs["planned_release"] = stands
+        elif (planned_release := standby.get_standing_release()) is not None:
+            inputs["planned_release"] = planned_release
         return NewDecision(
             at=now,
             chain_id=handover.chain.chain_id,
@@ -260,33 +278,36 @@ class DecisionContext:
             mode=mode,
             decision=decision,
             time_left_s=(handover.predecessor.get_planned_end() or now) - now,
-            inputs=inputs | self._seen.get(standby.job_id, {}),
+            inputs=inputs | self._inputs.get(standby.job_id, {}),
         )
 
     def _ask_policy(self, handover: OpenHandover, view: PolicyView) -> Decision:
-        """Return the policy's decision; if the policy fails, its fallback's, or a wait.
+        """Return the policy's decision. If the policy fails, return its fallback's, or a wait.
 
-        A policy may fail, or be gone since the chain named it. Other chains are not affected.
+        A policy may fail, or may have been removed after the chain named it. No error leaves this
+        method, so the decisions on other chains go on.
         """
-        name = handover.chain.policy or self._rules.default
+        name = handover.chain.policy or self._settings.default_policy
         try:
             policy = self._get_policy(name)
-            settled = policy.decide_outright(view)
-            if settled is not None:
-                return settled
+            outright = policy.decide_outright(view)
+            if outright is not None:
+                return outright
             needs = policy.needs
             if needs.observation:
                 view = self._add_observation(handover, view, with_window=needs.window)
             if needs.twin:
-                foretold, awaited = self._sight.forecast_handover(handover, self._may_ask_twin)
-                early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
-                # A pinned standby that comes here has to leave its nodes now.
-                if awaited and early and view.position is Position.HELD:
-                    return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
-                if foretold is not None:
-                    view = replace(view, twin_s=foretold.quantile_s)
-                    age_s = view.now - foretold.at
-                    self._seen.setdefault(handover.standby.job_id, {})["twin_age_s"] = age_s
+                twin_answer, is_awaited = self._observations.forecast_handover(
+                    handover, self._may_ask_twin
+                )
+                is_early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
+                # Only a held standby may wait: one that is pinned has to leave its nodes now.
+                if is_awaited and is_early and view.position is Position.HELD:
+                    return Decision(action=Action.WAIT, reason=_TWIN_NOT_ASKED_YET, policy=name)
+                if twin_answer is not None:
+                    view = replace(view, twin_s=twin_answer.quantile_s)
+                    age_s = view.now - twin_answer.at
+                    self._inputs.setdefault(handover.standby.job_id, {})["twin_age_s"] = age_s
             return policy.decide(view)
         except Exception as error:
             _seldom.log_event(
@@ -298,59 +319,63 @@ class DecisionContext:
 
     def _get_policy(self, name: str) -> Policy:
         if name not in self._policies:
-            self._policies[name] = resolve_policy(self._rules, name)
+            self._policies[name] = resolve_policy(self._settings, name)
         return self._policies[name]
 
     def _may_ask_twin(self, handover: OpenHandover) -> bool:
         """Return whether the hand-over's policy may ask the twin in this tick."""
-        active = handover.chain.state is ChainState.ACTIVE and not handover.submits
-        early = can_move_early(handover.standby, handover.predecessor)
-        if not active or not early or not self._can_be_moved(handover):
+        is_active = handover.chain.state is ChainState.ACTIVE and not handover.submits
+        is_early = can_move_early(handover.standby, handover.predecessor)
+        if not is_active or not is_early or not self._can_be_moved(handover):
             return False
         try:
-            return self._get_policy(handover.chain.policy or self._rules.default).needs.twin
+            return self._get_policy(
+                handover.chain.policy or self._settings.default_policy
+            ).needs.twin
         except Exception:
-            # It fails again when it is to decide, and that is logged.
+            # The policy fails again when it is asked to decide, and _ask_policy logs that.
             return False
 
     def _add_observation(
         self, handover: OpenHandover, view: PolicyView, *, with_window: bool
     ) -> PolicyView:
-        observation, why = self._sight.observe_handover(handover.predecessor, handover.standby)
+        observation, obstacle = self._observations.observe_handover(
+            handover.predecessor, handover.standby
+        )
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
-            self._seen.setdefault(handover.standby.job_id, {})["observation"] = digest[:16]
+            self._inputs.setdefault(handover.standby.job_id, {})["observation"] = digest[:16]
         window = None
         if observation is not None and with_window:
-            window = self._sight.update_window(handover.standby, observation)
-        return replace(view, observation=observation, unobserved=why, window=window)
+            window = self._observations.update_window(handover.standby, observation)
+        return replace(view, observation=observation, why_unobserved=obstacle, window=window)
 
     def _can_be_moved(self, handover: OpenHandover) -> bool:
-        """Return whether the hand-over can be moved: the queue must show both jobs.
+        """Return whether the standby can be moved now: the queue must show both jobs.
 
-        A dependency on a job that Slurm has forgotten frees the standby. If the queue does not show
-        the standby, its user's own dependencies are not known. A predecessor that has ended need
-        not be shown. A move that Slurm has refused lately is not made again yet, and no link is
-        submitted twice.
+        The queue must show the predecessor, because a dependency on a job that Slurm has forgotten
+        would free the standby; a predecessor that has ended need not be shown. It must show the
+        standby, because a move repeats the user's own dependencies. A move that Slurm has refused
+        lately is not made again yet, and no link is submitted twice.
         """
         predecessor, standby = handover.predecessor, handover.standby
-        if (standby.chain_id, standby.index) in self._refused:
+        if (standby.chain_id, standby.index) in self._refused_lately:
             return False
-        queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
-        known = ended or queue.find_job(predecessor.job_id) is not None
+        queue, has_ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
+        is_known = has_ended or queue.find_job(predecessor.job_id) is not None
         if handover.submits:
-            return known and (standby.chain_id, standby.index) not in self._ordered
-        return known and queue.find_job(standby.job_id) is not None
+            return is_known and (standby.chain_id, standby.index) not in self._ordered_submissions
+        return is_known and queue.find_job(standby.job_id) is not None
 
     def _build_view(self, handover: OpenHandover) -> PolicyView:
         queue, standby = self._snapshot.queue, handover.standby
         planned_end = handover.predecessor.get_planned_end()
-        told_s = handover.get_told_overlap_s()
+        stated_overlap_s = handover.get_stated_overlap_s()
         return PolicyView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
             predecessor_start=handover.predecessor.start,
-            cluster="" if self._rules.observer is None else self._rules.observer.params.name,
+            cluster="" if self._settings.observer is None else self._settings.observer.params.name,
             partition=standby.partition,
             nodes=standby.nodes,
             time_limit_s=standby.time_limit_s or 0,
@@ -359,11 +384,12 @@ class DecisionContext:
             handovers=self._read_handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._count_free_nodes(standby.partition),
-            max_overlap_s=told_s or handover.chain.get_allowed_overlap_s(handover.predecessor),
-            worked_at=compute_worked_at(handover.chain, handover.predecessor),
-            nobody_waits=self._present.is_idle(handover),
-            counts_no_wait=told_s > 0 or standby.hindered == SENT_BACK,
-            returns=count_returns_left(handover, self._rules.limits.max_returns),
+            max_overlap_s=stated_overlap_s
+            or handover.chain.get_allowed_overlap_s(handover.predecessor),
+            floor_reached_at=compute_floor_reached_at(handover.chain, handover.predecessor),
+            nobody_waits=self._present_queue.is_idle(handover),
+            counts_no_wait=stated_overlap_s > 0 or standby.hindered == SENT_BACK,
+            returns=count_returns_left(handover, self._settings.limits.max_returns),
             # A link that is not submitted yet earns no age.
             accrues_always=not handover.submits and self._accrues_always,
             **self._build_pinning(handover).build_view_fields(),
@@ -373,7 +399,7 @@ class DecisionContext:
     def _accrues_always(self) -> bool:
         """Return whether held standbys earn age; asked once a tick, since Slurm may be slow."""
         try:
-            return self._rules.accrues_always()
+            return self._settings.accrues_always()
         except ClusterError:
             return False
 
@@ -381,12 +407,12 @@ class DecisionContext:
         queue, standby = self._snapshot.queue, handover.standby
         return pinning.Pinning(
             standby=standby,
-            shown=queue.find_job(standby.job_id),
+            queued_job=queue.find_job(standby.job_id),
             predecessor=queue.find_job(handover.predecessor.job_id),
             snapshot=self._snapshot,
-            limits=self._rules.limits,
+            limits=self._settings.limits,
             touches=self._touches.get((standby.chain_id, standby.index), 0),
-            refused=(standby.chain_id, standby.index, Action.PIN) in self._refused_moves,
+            was_refused=(standby.chain_id, standby.index, Action.PIN) in self._refused_moves,
         )
 
     def _count_free_nodes(self, partition: str) -> int:
@@ -395,31 +421,34 @@ class DecisionContext:
         return self._free_nodes[partition]
 
     def read_job_waits(self, partition: str) -> Waits:
-        if partition not in self._jobs:
+        if partition not in self._job_waits:
             now = self._snapshot.queue.taken_at
-            self._jobs[partition] = job_history.read_waits(
+            self._job_waits[partition] = job_history.read_waits(
                 self._tx, self._cluster_id, partition, before=now, last=RECENT_JOBS
             )
-        return self._jobs[partition]
+        return self._job_waits[partition]
 
     def _read_handover_waits(self, partition: str, nodes: int) -> Waits:
         key = (partition, nodes)
-        if key not in self._handovers:
-            self._handovers[key] = chains.read_handover_waits(
+        if key not in self._handover_waits:
+            self._handover_waits[key] = chains.read_handover_waits(
                 self._tx, self._cluster_id, partition, nodes=nodes, last=RECENT_HANDOVERS
             )
-        return self._handovers[key]
+        return self._handover_waits[key]
 
     @cached_property
     def _budget(self) -> OverlapBudget:
         now = self._snapshot.queue.taken_at
-        return read_overlap_budget(self._tx, self._cluster_id, now, self._rules.limits)
+        return read_overlap_budget(self._tx, self._cluster_id, now, self._settings.limits)
 
 
-def resolve_policy(rules: Rules, name: str) -> Policy:
-    """Return the policy, or a stand-in for an unusable model. Raises what `Rules.policy` raises."""
+def resolve_policy(settings: DecisionSettings, name: str) -> Policy:
+    """Return the policy, or a stand-in for an unusable model.
+
+    For any other policy, raises what `DecisionSettings.get_policy` raises.
+    """
     try:
-        return rules.policy(name)
+        return settings.get_policy(name)
     except MirageError as error:
         if not is_model(name):
             raise
@@ -435,11 +464,13 @@ def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> 
 
     `mirage chain explain` shows the words.
     """
-    found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
-    left = [(limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in found]
-    if not left:
+    applicable = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
+    rooms = [
+        (limit.most - _count_competing_jobs(limit, standby, queue), limit) for limit in applicable
+    ]
+    if not rooms:
         return ""
-    room, limit = min(left, key=lambda pair: pair[0])
+    room, limit = min(rooms, key=lambda pair: pair[0])
     if room > 0:
         return f"{limit.describe_limit()}: if more jobs wait, the standby stops earning age"
     return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
@@ -447,12 +478,12 @@ def describe_accrual_limit(limits: AccrueLimits, standby: Job, queue: Queue) -> 
 
 def _count_competing_jobs(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
     """Count the eligible, waiting jobs that share the limit with the standby."""
-    counted = queue.pending_mask & (queue.job_id != standby.job_id)
-    counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
+    mask = queue.pending_mask & (queue.job_id != standby.job_id)
+    mask &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
     if limit.qos:
-        counted &= queue.qos == limit.qos
+        mask &= queue.qos == limit.qos
     if limit.account or limit.scope is AccrueScope.ACCOUNT:
-        counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
+        mask &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
     if limit.scope is AccrueScope.USER:
-        counted &= queue.user == standby.user
-    return int(np.count_nonzero(counted))
+        mask &= queue.user == standby.user
+    return int(np.count_nonzero(mask))

@@ -1,0 +1,95 @@
+"""The service's state directory and its database: creating, opening and checking them.
+
+Commands that only need the database (`mirage token`, `mirage db`, `mirage mode`) import this module
+and not `wiring`, which loads most of Mirage.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from mirage.config.paths import get_data_dir
+from mirage.config.settings import Settings
+from mirage.database.schema.engine import Store
+from mirage.errors import ConfigError, StoreUnavailable
+from mirage.service import path_security
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the database. Raises SchemaMismatch unless it has this program's schema."""
+    if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
+        raise StoreUnavailable(
+            f"the state directory {settings.service.state_dir} does not exist: "
+            "set service.state_dir, or make it with `mirage db upgrade`"
+        )
+    store = Store(settings.database_url)
+    store.check_schema()
+    return store
+
+
+def upgrade_database(settings: Settings) -> None:
+    """Create the database, or upgrade it to this program's schema."""
+    # Opening a database needs no Alembic.
+    from mirage.database.schema import schema_migrations  # noqa: PLC0415
+
+    if _is_in_state_dir(settings):
+        make_state_dir(settings.service.state_dir)
+    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
+    _restrict_database_file(settings)
+
+
+def find_database_file(settings: Settings) -> Path | None:
+    """Return the file of a SQLite database; None for a database server."""
+    head, _, path = settings.database_url.partition(":///")
+    return Path(path) if head.startswith("sqlite") else None
+
+
+def _restrict_database_file(settings: Settings) -> None:
+    """Take other users' access to the database file away: it holds data that PrivateData hides
+    from them. SQLite gives its journals the same mode."""
+    file = find_database_file(settings)
+    if file is None:
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o007 and file.stat().st_uid == os.geteuid():
+        file.chmod(mode & ~0o007)
+
+
+def _is_in_state_dir(settings: Settings) -> bool:
+    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
+
+
+def make_user_state_dir(path: Path) -> None:
+    """Make the state directory of one user.
+
+    Raises StoreUnavailable if somebody else could have replaced it or can look into it.
+    """
+    make_state_dir(path, mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise StoreUnavailable(f"{path} is not a directory that you own: remove it or move it away")
+    if status.st_mode & 0o077:
+        raise StoreUnavailable(f"others may read {path}: run `chmod go= {path}`")
+    if fault := path_security.find_fault(path):
+        raise StoreUnavailable(fault)
+
+
+def check_path_security(settings: Settings) -> None:
+    """Raise ConfigError if other users could pull the kill switch or replace the database."""
+    file = find_database_file(settings)
+    paths_by_key = {"service.state_dir": [settings.service.state_dir]}
+    if file is not None:
+        paths_by_key["database.url"] = [file.parent, file]
+    for key, paths in paths_by_key.items():
+        for path in paths:
+            if fault := path_security.find_fault(path):
+                raise ConfigError(key, [fault])
+
+
+def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the state directory {path} cannot be created: {error.strerror}"
+        ) from error
