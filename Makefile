@@ -29,8 +29,8 @@ TIMED = TIMEFORMAT="part $@: %0R s, its processes used the CPU for %0U + %0S s";
 APART := deploy/testbed/apart.sh
 # What each leaves is recorded by `make tried`.
 RESULTS = build/$@.xml
-# tests/unit, tests/integration, tests/acceptance: docs/develop/contributing.md says what stands where.
-TIERS := tests/unit tests/integration tests/acceptance
+# Rooms of the first tier in which nothing is compiled and no test asks PostgreSQL: test-newcomer alone runs them.
+PLAIN := $(addprefix tests/unit/,benchmarks chains cli domain project slurm slurm_plugin)
 OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=$(RESULTS)
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
@@ -60,9 +60,9 @@ compiled: $(SERVE_STAMP)
 kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
-test-simulated: kernels  ## what needs no Slurm: the first tier once more, compiled and on PostgreSQL too, and the second
-	$(TIMED) $(IDLE) env NUMBA_DISABLE_JIT=0 $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 \
-		--dist=worksteal $(TIERS)
+test-simulated: kernels  ## what needs no Slurm: of the first tier what compiles or asks a database, now compiled and on PostgreSQL too; the second
+	$(TIMED) $(IDLE) env NUMBA_DISABLE_JIT=0 $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) $(PLAIN:%=--ignore=%) --numprocesses=3 \
+		--dist=worksteal tests
 
 test-newcomer:  ## the first tier alone, as a stranger runs it: a new environment, an ordinary user, a plain pytest
 	$(TIMED) $(IDLE) tests/newcomer.sh --numprocesses=2

@@ -30,7 +30,7 @@ from mirage.judging.evaluation import HandoverOutcomes
 from mirage.judging.policy_runner import (
     OWN_PLAN,
     OWN_SAMPLE,
-    Played,
+    PlayedHandovers,
     Terms,
     play_own_plan,
     play_policy,
@@ -88,7 +88,7 @@ def play_releases(
     return None if start is None else LiveHandover(start - world.end, returns)
 
 
-def play_table(table: EpisodeTable, policy: str) -> Played:
+def play_table(table: EpisodeTable, policy: str) -> PlayedHandovers:
     terms = Terms(overlap_price=OVERLAP_PRICE, returns=RETURNS, guarded=True)
     if policy == OWN_PLAN:
         return play_own_plan(table, Quantile(last=OWN_SAMPLE), terms)

@@ -292,7 +292,10 @@ def _answer_from_futures(
     probes = [group.probe for group in groups]
     for places in group_probes(probes, params):
         answers = yield from futures.try_waits([probes[i] for i in places])
-        yield {groups[i].key: _read_quantiles(answer) for i, answer in zip(places, answers, strict=True)}
+        yield {
+            groups[i].key: _read_quantiles(answer)
+            for i, answer in zip(places, answers, strict=True)
+        }
 
 
 def _read_quantiles(answer: "TwinForecast | Exception") -> Quantiles | None:

@@ -109,7 +109,9 @@ def plan_next_release(  # noqa: PLR0913 - the question, and the limits that it i
     next_link = _build_next_link(asking_link)
     view = replace(
         view,
-        nobody_waits=chain.asks_to_end and not partial and _is_idle(tx, cluster_id, asking_link, now),
+        nobody_waits=chain.asks_to_end
+        and not partial
+        and _is_idle(tx, cluster_id, asking_link, now),
         returns=count_returns_left(OpenHandover(chain, asking_link, next_link), limits.max_returns),
     )
     policy = _FAST_POLICIES.get(chain.policy or default, _SUBSTITUTE)

@@ -149,10 +149,10 @@ class Worker:
     def _ask_twin_ahead(self) -> float:
         """Go on for a moment with what the last ticks asked the twin. Return the seconds that it
         took; 0: nothing is asked."""
-        observer, began = self._rules.observer, time.monotonic()
-        rounds = [] if observer is None else [observer.foresight.round]
-        if self._foreteller is not None:
-            rounds.append(self._foreteller.round)
+        observer, began = self._settings.observer, time.monotonic()
+        rounds = [] if observer is None else [observer.twin_cache.round]
+        if self._shape_forecaster is not None:
+            rounds.append(self._shape_forecaster.round)
         under_way = next((one for one in rounds if one.is_under_way), None)
         if under_way is None:
             return 0.0

@@ -218,7 +218,9 @@ class Simulator:
         twin = cls(params, (), now=now)
         twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
-            unconditional = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
+            unconditional = replace(
+                job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None
+            )
             slot = twin._submit_of_queue(unconditional)
             bitmap = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
             twin._apply_move(moves.restore_running, twin.arena.results, slot, bitmap, since)
@@ -239,7 +241,7 @@ class Simulator:
     def _submit_of_queue(self, job: SimJob) -> int:
         """Submit like `inject` to a simulator without forks; its slot. Nothing is searched for or
         copied, as a queue may have tens of thousands of jobs."""
-        if job.job_id in self._told.injected:
+        if job.job_id in self._event_log.injected:
             raise ClusterRefused(f"job id {job.job_id} is taken")
         return self._submit(job, job.job_id or self._next_id, self.now)
 

@@ -145,7 +145,9 @@ def _forecast_shapes(
     try:
         snapshot_observer = observer.observe_cluster(tx, cluster_id, snapshot)
         open_ones = list_open_handovers(tx, cluster_id, ChainState.ACTIVE, ChainState.PAUSED)
-        build_futures = observer.prepare_futures(tx, cluster_id, snapshot, snapshot_observer, open_ones)
+        build_futures = observer.prepare_futures(
+            tx, cluster_id, snapshot, snapshot_observer, open_ones
+        )
     except MirageError as error:
         return iter([[(shape, str(error)) for shape in due]])
     return _forecast_from_futures(build_futures, snapshot_observer, observer.params, due)
@@ -169,7 +171,9 @@ def _forecast_from_futures(
     probes = [build_probe(snapshot_observer, link) for link in links]
     for places in group_probes(probes, params):
         answers = yield from futures.try_waits([probes[i] for i in places])
-        yield [(shapes[i], _read_forecast(one)) for i, one in zip(places, told, strict=True)]
+        yield [
+            (shapes[i], _read_forecast(answer)) for i, answer in zip(places, answers, strict=True)
+        ]
 
 
 def _read_forecast(answer: "TwinForecast | Exception") -> Forecast | str:

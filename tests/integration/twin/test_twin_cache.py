@@ -55,8 +55,10 @@ def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path:
     told = make_twin_table(asking, tmp_path / "t.twin.npz").quantile_s[0]
     cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
     # However slow this machine is: an answer of an hour ago would stand in for one of now.
-    foresight = TwinCache(budget_s=3600.0)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=foresight))
+    twin_cache = TwinCache(budget_s=3600.0)
+    ticking = worker(
+        sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=twin_cache)
+    )
     cluster.advance(POINT - BEGIN)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
@@ -79,7 +81,7 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=3600.0))
+    observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=3600.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
@@ -132,65 +134,65 @@ def build_group(nodes: int, place: int = 0, run_s: int = 48 * HOUR) -> TwinGroup
 
 def test_an_answer_stands_for_ten_minutes_and_the_next_tick_goes_on_with_the_rest() -> None:
     ask = Oracle(cost_s=0.3)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     groups = [build_group(nodes) for nodes in (1, 2, 3)]
-    foresight.refresh_answers(groups, 1000, ask)
+    twin_cache.refresh_answers(groups, 1000, ask)
     assert ask.asked == [1, 2]
-    assert foresight.get_answer(groups[2], 1000) is None
-    foresight.refresh_answers(groups, 1060, ask)
+    assert twin_cache.get_answer(groups[2], 1000) is None
+    twin_cache.refresh_answers(groups, 1060, ask)
     assert ask.asked == [1, 2, 3]
-    answers = [foresight.get_answer(group, 1060) for group in groups]
+    answers = [twin_cache.get_answer(group, 1060) for group in groups]
     # Of one queue, which is now a minute old.
     assert [answer.at for answer in answers if answer] == [1000, 1000, 1000]
-    foresight.refresh_answers(groups, 1000 + ANEW_S - 1, ask)
+    twin_cache.refresh_answers(groups, 1000 + ANEW_S - 1, ask)
     assert ask.asked == [1, 2, 3]
-    foresight.refresh_answers(groups, 1000 + ANEW_S, ask)
+    twin_cache.refresh_answers(groups, 1000 + ANEW_S, ask)
     assert ask.asked == [1, 2, 3, 1, 2]
 
 
 def test_a_round_goes_on_between_two_ticks() -> None:
     ask = Oracle(cost_s=0.3)
-    foresight = TwinCache(budget_s=0.1, clock=lambda: ask.clock_s)
+    twin_cache = TwinCache(budget_s=0.1, clock=lambda: ask.clock_s)
     groups = [build_group(nodes) for nodes in (1, 2, 3)]
-    foresight.refresh_answers(groups, 1000, ask)
-    assert (ask.asked, foresight.round.is_under_way) == ([1], True)
-    foresight.round.go_on(0.1)
+    twin_cache.refresh_answers(groups, 1000, ask)
+    assert (ask.asked, twin_cache.round.is_under_way) == ([1], True)
+    twin_cache.round.go_on(0.1)
     assert ask.asked == [1, 2]
-    foresight.round.go_on(10.0)
-    assert (ask.asked, foresight.round.is_under_way) == ([1, 2, 3], False)
-    assert all(foresight.get_answer(group, 1060) for group in groups)
+    twin_cache.round.go_on(10.0)
+    assert (ask.asked, twin_cache.round.is_under_way) == ([1, 2, 3], False)
+    assert all(twin_cache.get_answer(group, 1060) for group in groups)
 
 
 def test_short_runs_are_asked_about_more_often() -> None:
     ask = Oracle(cost_s=0.0)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     groups = [build_group(1), build_group(2, run_s=2 * HOUR)]
     for now in (1000, 1100, 1200):
-        foresight.refresh_answers(groups, now, ask)
+        twin_cache.refresh_answers(groups, now, ask)
     assert ask.asked == [1, 2, 2]
 
 
 def test_an_answer_grows_too_old_for_a_short_run_first() -> None:
     """A twelfth of the run: four of its 48 parts."""
     ask = Oracle(cost_s=0.0)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
-    foresight.refresh_answers([build_group(1)], 1000, ask)
+    twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    twin_cache.refresh_answers([build_group(1)], 1000, ask)
     later = 1000 + HOUR
-    assert foresight.get_answer(build_group(1), later) is not None
-    assert foresight.get_answer(build_group(1, run_s=12 * HOUR), later) is None
-    assert foresight.get_answer(build_group(1), 1000 + 4 * HOUR) is None
+    assert twin_cache.get_answer(build_group(1), later) is not None
+    assert twin_cache.get_answer(build_group(1, run_s=12 * HOUR), later) is None
+    assert twin_cache.get_answer(build_group(1), 1000 + 4 * HOUR) is None
 
 
 def test_a_place_nearby_stands_in_until_its_own_answer_is_there() -> None:
     ask = Oracle(cost_s=0.0)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
-    foresight.refresh_answers([build_group(1, place=40)], 1000, ask)
-    assert foresight.get_answer(build_group(1, place=40 + NEAR), 1060) is not None
-    assert foresight.get_answer(build_group(1, place=41 + NEAR), 1060) is None
-    assert foresight.get_answer(build_group(2, place=40), 1060) is None
+    twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    twin_cache.refresh_answers([build_group(1, place=40)], 1000, ask)
+    assert twin_cache.get_answer(build_group(1, place=40 + NEAR), 1060) is not None
+    assert twin_cache.get_answer(build_group(1, place=41 + NEAR), 1060) is None
+    assert twin_cache.get_answer(build_group(2, place=40), 1060) is None
     own = build_group(1, place=42)
-    foresight.refresh_answers([own], 1060, ask)
-    answer = foresight.get_answer(own, 1060)
+    twin_cache.refresh_answers([own], 1060, ask)
+    answer = twin_cache.get_answer(own, 1060)
     assert answer is not None
     assert answer.at == 1060
 
@@ -198,11 +200,11 @@ def test_a_place_nearby_stands_in_until_its_own_answer_is_there() -> None:
 def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
     """One answer a tick, and ten ticks after the first it is out of date."""
     ask = Oracle(cost_s=0.5)
-    foresight = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
+    twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     ages_s = []
     for now in range(1000, 7000, 60):
-        foresight.refresh_answers([build_group(n) for n in range(50)], now, ask)
-        answer = foresight.get_answer(build_group(ask.asked[-1]), now)
+        twin_cache.refresh_answers([build_group(n) for n in range(50)], now, ask)
+        answer = twin_cache.get_answer(build_group(ask.asked[-1]), now)
         ages_s.append(now - answer.at if answer else None)
     assert ask.asked[:50] == [*range(50)]
     # Answers of one queue are equally old: the first groups may come twice before the last.
@@ -219,16 +221,16 @@ def test_a_round_that_fails_is_an_answer_for_ten_minutes() -> None:
         yield {groups[0].key: np.zeros(len(LEVELS), dtype=np.int32)}
         raise InputError("the cluster file and the queue contradict each other")
 
-    foresight, groups = TwinCache(budget_s=60.0), [build_group(1), build_group(2)]
+    twin_cache, groups = TwinCache(budget_s=60.0), [build_group(1), build_group(2)]
     for now in (1000, 1060):
-        foresight.refresh_answers(groups, now, fail)
+        twin_cache.refresh_answers(groups, now, fail)
     assert asked == [2]
-    first, second = (foresight.get_answer(group, 1060) for group in groups)
+    first, second = (twin_cache.get_answer(group, 1060) for group in groups)
     assert first is not None
     assert first.quantile_s is not None
     assert second is not None
     assert second.quantile_s is None
-    foresight.refresh_answers(groups, 1000 + ANEW_S, fail)
+    twin_cache.refresh_answers(groups, 1000 + ANEW_S, fail)
     assert asked == [2, 2]
 
 
@@ -236,7 +238,7 @@ def test_the_worker_asks_between_two_ticks(sqlite_store: Store) -> None:
     """A tick may not ask at all here, and the second one decides by an answer."""
     watching = AsksTwinAlone()
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    observer = Observer(params=PARAMS, foresight=TwinCache(budget_s=0.0))
+    observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
@@ -247,7 +249,7 @@ def test_the_worker_asks_between_two_ticks(sqlite_store: Store) -> None:
     stop = threading.Event()
 
     def sleep(_: float) -> None:
-        if not observer.foresight.round.is_under_way:
+        if not observer.twin_cache.round.is_under_way:
             cluster.advance(60)
         if watching.views[-1].twin_s is not None:
             stop.set()
@@ -269,8 +271,10 @@ def test_hand_overs_of_one_shape_are_asked_about_once(
 
     monkeypatch.setattr(Futures, "sample_waits", count)
     watching, cluster = AsksTwinAlone(), SimulatedCluster(PARAMS, [], now=BEGIN)
-    foresight = TwinCache(budget_s=3600.0)
-    ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=foresight))
+    twin_cache = TwinCache(budget_s=3600.0)
+    ticking = worker(
+        sqlite_store, cluster, watching, Observer(params=PARAMS, twin_cache=twin_cache)
+    )
     for chain, nodes in (("chain000", 2), ("chain001", 2), ("chain002", 4)):
         cluster.submit_chain(
             ChainId(chain), links=2, nodes=nodes, time_limit_s=PAIR.time_limit_s, user=chain

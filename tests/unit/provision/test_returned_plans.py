@@ -119,7 +119,7 @@ def give_back(store: Store, waited_s: int) -> Site:
     """The second link gives its nodes back; its job had waited for so long."""
     register(store, style=Style.SEQUENTIAL, max_overlap_s=LIMIT, max_returns=2, now=BEGAN)
     site = Site(store, Leads(None))
-    looked(store, predecessor() + WAITS, EARLY - 30)
+    follow_queue(store, predecessor() + WAITS, EARLY - 30)
     left = early(EligibleTime=str(EARLY - waited_s))
     site.tick(predecessor() + left + again(), now=EARLY + 30)
     return site

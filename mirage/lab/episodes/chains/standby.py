@@ -89,7 +89,7 @@ class Standby:
             free_nodes=count_free_nodes(sim, partition),
             max_overlap_s=self.max_overlap_s,
             returns=self.returns,
-            worked_at=self.worked_at,
+            floor_reached_at=self.worked_at,
             nobody_waits=self.worked_at is not None and not self._has_rivals(sim, partition),
             counts_no_wait=self.counts_no_wait,
             position=self.position,

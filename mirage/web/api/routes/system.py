@@ -137,7 +137,9 @@ def stop_acting(
     def pull_kill_switch() -> cluster_schemas.Modes:
         pulls = kill_switch.list_pulls(tx, context.cluster_id)
         if_match(lambda: serialize_kill_switch(pulls, context.kill_file))
-        kill_switch.pull_switch(tx, context.cluster_id, Way.REST, now=context.clock(), actor=admin.user)
+        kill_switch.pull_switch(
+            tx, context.cluster_id, Way.REST, now=context.clock(), actor=admin.user
+        )
         return _read_modes(tx, context, admin)
 
     return key.run_once(pull_kill_switch, lambda: _read_modes(tx, context, admin))
