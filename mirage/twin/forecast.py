@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mirage.domain.arrays import Ints
 from mirage.domain.decision import Forecast
-from mirage.domain.piecework import Piecework, finish_work
 from mirage.domain.time_units import DAY_S
 from mirage.observation.feature_vector import SnapshotObserver
 from mirage.observation.handover_input import HandoverInput
@@ -27,6 +26,7 @@ from mirage.twin.futures.future_sampler import (
     SampledFuture,
 )
 from mirage.twin.futures.submission_history import SubmissionHistory
+from mirage.twin.piecework import Piecework, finish_work
 from mirage.twin.twin_features import LEVELS
 
 SHARE = 0.1

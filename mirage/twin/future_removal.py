@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.arrays import Ints
-from mirage.domain.piecework import Piecework
 from mirage.domain.time_units import HOUR_S
 from mirage.errors import ClusterRefused
 from mirage.simulator import moves
@@ -57,6 +56,7 @@ from mirage.simulator.engine import check_instant_room
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.state.job_lifecycle import free_slot
 from mirage.simulator.types import SimJob
+from mirage.twin.piecework import Piecework
 
 _PROBE_RUNS_S = 1
 _PIECE_S = 6 * HOUR_S

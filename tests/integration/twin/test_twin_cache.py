@@ -10,7 +10,6 @@ import pytest
 
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId
-from mirage.domain.piecework import Piecework
 from mirage.domain.ports import Needs
 from mirage.errors import InputError
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
@@ -20,6 +19,7 @@ from mirage.observation.handover_input import HandoverInput
 from mirage.provision.cluster_observer import Observer
 from mirage.twin.cache import ANEW_S, NEAR, GroupAnswers, TwinCache, TwinGroup
 from mirage.twin.forecast import Futures, Probe, TwinForecast
+from mirage.twin.piecework import Piecework
 from mirage.twin.twin_features import LEVELS
 from tests.integration.provision.test_cluster_observer import PAIR, POINT, Watching, worker
 from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload

@@ -5,13 +5,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from mirage.domain.piecework import finish_work
 from mirage.errors import ClusterRefused
 from mirage.simulator.arrays import layout
 from mirage.simulator.arrays.layout import NONE
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import NodeEvent, Outage, Params, SelectType, SimJob, build_afterany
 from mirage.twin.future_removal import Arrivals, Present
+from mirage.twin.piecework import finish_work
 from tests.support.observation.scene import BEGIN, HOUR, PARAMS, dressed, workload
 
 FAR = BEGIN + 365 * 24 * HOUR
