@@ -112,7 +112,7 @@ class Handover(object):
             if self._is_open(lease):
                 if self._take_after(lease):
                     return None
-            elif self._watch.is_young() or requester.ask():
+            elif self._watch.is_below_floor() or requester.ask():
                 time.sleep(self._poll_s)
             elif self._on_timeout == "exit":
                 return "timed-out", "link %d did not release the lease" % (lease.holder.link,)

@@ -88,11 +88,11 @@ class Watch(object):
         self._pause_s = min(1.0, stale_s)
         self._verdict = None
         self.floor_s = self._read_floor()
-        self._young_until = time.monotonic() + self._measure_youth()
+        self._floor_until = time.monotonic() + self._measure_time_to_floor()
 
-    def is_young(self):
+    def is_below_floor(self):
         """Return True until the holder has worked for its floor: it is not asked to end before that."""
-        return time.monotonic() < self._young_until
+        return time.monotonic() < self._floor_until
 
     def _read_floor(self):
         """Return the floor in seconds from the start of the holder's work; 0 for a chain of an older
@@ -107,7 +107,7 @@ class Watch(object):
         limit_s = 0 if began is None or deadline is None else max(0, deadline - began)
         return mirage_forecast.compute_floor(min_runtime_s, limit_s)
 
-    def _measure_youth(self):
+    def _measure_time_to_floor(self):
         """Return the seconds that are left of the floor, at most the floor, since clocks may differ.
         A lease that the holder took back is no new start."""
         age_s = time.time() - self._leases.find_start(self.lease)

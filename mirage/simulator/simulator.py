@@ -333,7 +333,7 @@ class Simulator:
             cpus = gpus = 0
         return cpus, gpus, outage
 
-    def is_user_full(self, user: str, qos: str = "") -> bool:
+    def has_reached_max_jobs(self, user: str, qos: str = "") -> bool:
         """Return whether MaxJobsPU keeps this user's jobs waiting."""
         number = self.workload.recorder.get_qos_number(qos)
         row = self.arena.names.use_rows.get((user, number))

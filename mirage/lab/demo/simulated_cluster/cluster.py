@@ -339,7 +339,7 @@ class SimulatedCluster:
             if record.eligible is None:
                 continue
             job = record.job
-            if self.simulator.is_user_full(job.user, job.qos):
+            if self.simulator.has_reached_max_jobs(job.user, job.qos):
                 reasons[record.job_id] = "QOSMaxJobsPerUserLimit"
             else:
                 partition = self._words.get_partition(job).name
