@@ -43,7 +43,7 @@ UNITS = {
     "user/mirage.service": "usr/lib/systemd/user/mirage.service",
 }
 EXAMPLES = ("grafana", "prometheus", "nginx")
-_LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", "dist", "__pycache__")
+_LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", ".*_cache", "dist", "__pycache__")
 _RUN_BY_DPKG = ("postinst", "postrm", "prerm")
 
 

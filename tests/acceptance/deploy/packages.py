@@ -66,7 +66,7 @@ def parent(folder: Path) -> Path:
 
 def present(folder: Path) -> Path:
     """This checkout, as a package is made from it."""
-    ignored = (".git", ".venv", "shared", ".*_cache", "dist", "__pycache__", "tests")
+    ignored = (".git", ".venv", ".*_cache", "dist", "__pycache__", "tests")
     shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*ignored))
     return folder
 

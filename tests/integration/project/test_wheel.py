@@ -16,7 +16,7 @@ from tests.support.paths import CHECKOUT
 pytestmark = pytest.mark.slow
 
 DATA = "mirage/_data/"
-LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", ".hypothesis", "*.db*")
+LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "*.db*")
 
 DEMO = (
     *("--once", "--json", "--port", "0", "--preset", "light", "--cluster", "lab.toml"),
