@@ -75,7 +75,7 @@ def later(folder: Path) -> Path:
     """This checkout, whose program knows one more migration."""
     present(folder)
     (folder / "migrations" / "versions" / f"{NEXT_SCHEMA}_later.py").write_text(_MIGRATION)
-    tables = folder / "mirage" / "store" / "database" / "tables.py"
+    tables = folder / "mirage" / "database" / "schema" / "tables.py"
     text, count = re.subn(
         rf'(?m)^(SCHEMA\b.*= )"{SCHEMA}"', rf'\1"{NEXT_SCHEMA}"', tables.read_text()
     )
