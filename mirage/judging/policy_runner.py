@@ -28,7 +28,7 @@ from mirage.domain.time_units import MINUTE_S
 from mirage.judging.table.episode_table import NONE, EpisodeTable, StartedJobs
 from mirage.observation import spec
 from mirage.policies.rules.overlap_bound import bound_overlap, compute_max_lead_s
-from mirage.policies.rules.release_cost import choose_new_lead
+from mirage.policies.rules.release_cost import bound_new_lead, choose_new_lead
 from mirage.policies.rules.return_rule import BACK_S
 
 ChosenInstants = NDArray[np.int64]
@@ -293,12 +293,10 @@ class _PolicyRun:
                 start_s=start_s,
                 end_s=end_s,
             )
-            if lead_s is None and not is_too_early:
+            if self._terms.guarded:
+                lead_s = bound_new_lead(lead_s, left_s, start_s - released_s, self._allowed_s)
+            if lead_s is None:
                 return False
-            # Released so long before the end, it overlaps as it may if it waits as long as now.
-            waited_s = start_s - released_s
-            most_s = self._allowed_s + waited_s if self._terms.guarded else left_s
-            lead_s = min(most_s, left_s if lead_s is None else lead_s)
             at_s = max(end_s - lead_s, start_s + BACK_S)
             self._planned[i] = np.searchsorted(self._table.instant_s, at_s)
         self._returns[i] += 1

@@ -151,6 +151,22 @@ def choose_new_lead(
     return look_up_return_lead(points, left_s, price)
 
 
+def bound_new_lead(
+    lead_s: int | None, left_s: int, waited_s: int, max_overlap_s: int
+) -> int | None:
+    """Return the lead in seconds that max-overlap allows; None: the link keeps its nodes.
+
+    A link with more than `max_overlap_s` left goes whatever the rule says. `waited_s`: how long it
+    waited. The same stands in slurm_plugin/mirage_return.py.
+    """
+    if lead_s is None:
+        if left_s <= max_overlap_s:
+            return None
+        lead_s = max(MINUTE_S, left_s - BACK_S - MINUTE_S)
+    # Released so long before the end, it overlaps as it may if it waits as long as now.
+    return min(lead_s, max_overlap_s + waited_s)
+
+
 def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
     """Free the standby if no later release is expected to cost less.
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from mirage.domain.chain import OVERLAP_PRICE, Style, get_default_overlap_s
 from mirage.domain.ports import Policy
-from mirage.domain.time_units import MINUTE_S
 from mirage.errors import ClusterRefused
 from mirage.judging.policy_runner import OwnPlan
 from mirage.judging.table.metadata import STEP_S
@@ -21,7 +20,7 @@ from mirage.lab.episodes.chains.world_memory import Sight, WorldMemory
 from mirage.observation.handover_input import HandoverInput
 from mirage.policies.rules.lead_rules import Reactive, sample_like_waits
 from mirage.policies.rules.overlap_bound import compute_work_floor_s
-from mirage.policies.rules.release_cost import choose_new_lead
+from mirage.policies.rules.release_cost import bound_new_lead, choose_new_lead
 from mirage.policies.rules.return_rule import BACK_S
 from mirage.policies.rules.switch_price import compute_switch_price, estimate_missed_s
 from mirage.simulator.simulator import Simulator
@@ -221,10 +220,7 @@ class _Chain:
             start_s=begun,
             end_s=standby.end,
         )
-        if lead_s is None and early_s > most_s:
-            lead_s = max(MINUTE_S, early_s - BACK_S - MINUTE_S)
-        # Released so long before the end, it overlaps as it may if it waits as long as now.
-        return None if lead_s is None else min(lead_s, most_s + begun - released)
+        return bound_new_lead(lead_s, early_s, begun - released, most_s)
 
     def _follow_plan(self, standby: Standby, policy: Policy, release_at: int) -> int | None:
         """Go on to the release that is planned; a service forecasts the wait then."""
