@@ -13,7 +13,7 @@ SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-first style hooks requirements release compiled kernels test-simulated test-newcomer turn-answers turn-chains test-slurm test-chains test-plugin \
+.PHONY: demo test test-first style hooks requirements release compiled kernels test-simulated test-newcomer on-slurm test-slurm test-chains test-plugin \
 	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
@@ -43,14 +43,13 @@ RELEASE_TESTS ?= $A/cluster/test_contract.py $A/cluster/test_odd_requests_real.p
 	$A/handover/test_plan_real.py $A/handover/test_return_by_costs.py '$A/fidelity/test_fidelity.py::test_plans_are_those_of_squeue_start[age]'
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
-# The kernels are compiled by then.
+# The parts of on-slurm find them compiled.
 KERNELS ?= kernels
-IN_TURN = failed=0; for part in $(1); do $(MAKE) KERNELS= $$part || failed=1; done; exit $$failed
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=3 $(STAMP) compiled $(ROOTS)
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=7 --output-sync=target check test-simulated turn-answers turn-chains test-deb test-newcomer
+	$(MAKE) --jobs=7 --output-sync=target check test-simulated on-slurm test-deb test-newcomer
 
 # What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
@@ -67,13 +66,10 @@ test-simulated: kernels  ## what needs no Slurm: of the first tier what compiles
 test-newcomer:  ## the first tier alone, as a stranger runs it: a new environment, an ordinary user, a plain pytest
 	$(TIMED) $(IDLE) tests/newcomer.sh --numprocesses=2
 
-# What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
-# is late so often that tests need a second try.
-turn-answers: kernels
-	$(call IN_TURN,test-plugin test-slurm)
-
-turn-chains: kernels
-	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-slurm-24.11))
+# Two real Slurms at a time, what takes longest first: with a third beside them, the clocks are late so often that tests
+# need a second try.
+on-slurm: kernels
+	$(MAKE) KERNELS= --jobs=2 --keep-going test-chains $(ROOTS:root-trixie=test-slurm-24.11) test-plugin test-slurm
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A --ignore=$A/handover --ignore=$A/slurm_plugin
