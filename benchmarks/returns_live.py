@@ -122,7 +122,7 @@ def compare_table(
         if done is None:
             raise RuntimeError("a link never started again")
         live.append(done)
-    by_table = HandoverOutcomes.from_choices(table, played.chosen, returns=played.returns)
+    by_table = HandoverOutcomes.from_choices(table, played.release_instants, returns=played.returns)
     points, chosen = table.start_point[rows], by_table.lead_h[rows]
     lived = np.array([(one.outcome_s, one.returns) for one in live]).reshape(-1, 2)
     return (

@@ -42,15 +42,15 @@ class HandoverOutcomes:
     def from_choices(
         cls,
         table: EpisodeTable,
-        chosen: ChosenInstants,
+        instants: ChosenInstants,
         startup_h: float = 0.0,
         returns: Ints | None = None,
     ) -> Self:
         rows = np.arange(len(table))
-        lead_s = int(table.instant_s[-1]) - table.instant_s[chosen].astype(np.float64)
+        lead_s = int(table.instant_s[-1]) - table.instant_s[instants].astype(np.float64)
         return cls(
             start_point=table.start_point,
-            x_h=table.outcome_h[rows, chosen] + startup_h,
+            x_h=table.outcome_h[rows, instants] + startup_h,
             lead_h=lead_s / HOUR_S,
             returns=returns,
         )
@@ -58,12 +58,12 @@ class HandoverOutcomes:
     @classmethod
     def join_outcomes(cls, parts: Iterable[Self]) -> Self:
         """Join the hand-overs of several tables. Returns were played in all of them or in none."""
-        joined = tuple(parts)
-        returns = [part.returns for part in joined if part.returns is not None]
+        outcomes = tuple(parts)
+        returns = [part.returns for part in outcomes if part.returns is not None]
         return cls(
-            start_point=np.concatenate([part.start_point for part in joined]),
-            x_h=np.concatenate([part.x_h for part in joined]),
-            lead_h=np.concatenate([part.lead_h for part in joined]),
+            start_point=np.concatenate([part.start_point for part in outcomes]),
+            x_h=np.concatenate([part.x_h for part in outcomes]),
+            lead_h=np.concatenate([part.lead_h for part in outcomes]),
             returns=np.concatenate(returns) if returns else None,
         )
 
@@ -106,8 +106,8 @@ def build_class_masks(reactive_interruption_h: Floats) -> dict[str, NDArray[np.b
     """
     light = reactive_interruption_h <= LIGHT_H
     heavy = reactive_interruption_h > HEAVY_H
-    every = np.ones(len(light), dtype=bool)
-    return dict(zip(CLASSES, (every, light, ~light & ~heavy, heavy), strict=True))
+    everything = np.ones(len(light), dtype=bool)
+    return dict(zip(CLASSES, (everything, light, ~light & ~heavy, heavy), strict=True))
 
 
 def evaluate_policies(
@@ -150,8 +150,8 @@ def _compute_gap(cost_h: Floats, bounds: Sequence[Floats], counts: Floats) -> di
     reactive, oracle = bounds
     if not len(cost_h) or reactive.mean() - oracle.mean() < LEAST_GAP_H:
         return {"gap_closed": None, "gap_closed_ci": None}
-    closed = (reactive.mean() - cost_h.mean()) / (reactive.mean() - oracle.mean())
+    gap_share = (reactive.mean() - cost_h.mean()) / (reactive.mean() - oracle.mean())
     saved, gap = compute_means(counts, reactive - cost_h), compute_means(counts, reactive - oracle)
     is_wide = np.nan_to_num(gap) >= LEAST_GAP_H
     shares = np.divide(saved, gap, out=np.full(len(gap), np.nan), where=is_wide)
-    return {"gap_closed": float(closed), "gap_closed_ci": compute_interval(shares)}
+    return {"gap_closed": float(gap_share), "gap_closed_ci": compute_interval(shares)}

@@ -99,20 +99,25 @@ class PromotionReview:
 
 
 def judge_promotion(
-    model: str, under: Path, paths: Sequence[Path], *, force: bool, fill_twin: TwinTableFiller
+    model: str,
+    models_folder: Path,
+    paths: Sequence[Path],
+    *,
+    force: bool,
+    fill_twin: TwinTableFiller,
 ) -> PromotionReview:
     """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
 
-    `under` is the folder of models; `paths` are the episode tables to compare on. With `force` the
-    version may replace the other, and nothing is compared. Raises InputError if there is no such
-    model, if a model cannot be used, or if tables are missing or unsuitable.
+    `paths` are the episode tables to compare on. With `force` the version may replace the other,
+    and nothing is compared. Raises InputError if there is no such model, if a model cannot be
+    used, or if tables are missing or unsuitable.
     """
-    new = registry.load_model(model, under)
-    folder = registry.resolve_folder(model, under)
+    new = registry.load_model(model, models_folder)
+    folder = registry.resolve_folder(model, models_folder)
     before = registry.find_promoted_version(folder.parent)
     comparison = None
     if before not in (None, folder.name) and not force:
-        old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
+        old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", models_folder)
         comparison = compare_models(new, old, paths, fill_twin)
     return PromotionReview(
         folder=folder, new=new.name, before=before, comparison=comparison, forced=force
@@ -163,10 +168,11 @@ def load_unseen_table(path: Path, model: ModelPolicy, *others: ModelPolicy) -> E
     if outside is not None:
         raise InputError(f"{path} has no chains that {model.name} decides for: {outside}")
     cluster = str(about.cluster.get("name", ""))
-    for compared in (model, *others):
-        if compared.artefact.scope.was_trained_after(cluster, about.since):
+    for compared_model in (model, *others):
+        if compared_model.artefact.scope.was_trained_after(cluster, about.since):
             raise InputError(
-                f"{path} has days that {compared.name} was trained on: give a table of later days"
+                f"{path} has days that {compared_model.name} was trained on: "
+                "give a table of later days"
             )
     return table
 

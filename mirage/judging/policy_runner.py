@@ -52,7 +52,7 @@ class Terms:
 class PlayedHandovers:
     """The releases and the returns of each hand-over: columns [E]."""
 
-    chosen: ChosenInstants
+    release_instants: ChosenInstants
     """The instants of the last releases."""
     returns: Ints
     """How often each link left its nodes before its predecessor's end."""
@@ -62,7 +62,7 @@ class PlayedHandovers:
 
 OWN_PLAN = "planned-quantile"
 """The name of the plan that links make by themselves if no service answers."""
-OWN_LOOKS = 3
+OWN_UPDATES = 3
 """A link plans its successor's release this many times at most: when it starts, and twice more."""
 OWN_MOVED_S = 360
 """A link keeps its plan if a new one would move the release by fewer seconds."""
@@ -85,10 +85,10 @@ def choose_oracle(
 ) -> ChosenInstants:
     """Choose the cheapest instant of each hand-over, which is known only afterwards. Of equals
     the last one."""
-    x = table.outcome_h + startup_h
-    cost = np.maximum(x, 0.0) + overlap_price * np.maximum(-x, 0.0)
-    last_first = cost[:, ::-1]
-    return np.asarray(cost.shape[1] - 1 - last_first.argmin(axis=1), dtype=np.int64)
+    outcome_h = table.outcome_h + startup_h
+    cost_h = np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0)
+    last_first = cost_h[:, ::-1]
+    return np.asarray(cost_h.shape[1] - 1 - last_first.argmin(axis=1), dtype=np.int64)
 
 
 def run_policy(
@@ -101,7 +101,9 @@ def run_policy(
     end. A link that starts early holds its nodes. `on_decided` is called with the number of each
     hand-over once it is decided.
     """
-    return play_policy(table, policy, Terms(overlap_price=overlap_price), on_decided).chosen
+    return play_policy(
+        table, policy, Terms(overlap_price=overlap_price), on_decided
+    ).release_instants
 
 
 def play_policy(
@@ -131,9 +133,9 @@ def play_own_plan(
     """Play what links do by themselves, without a service.
 
     The running link plans its successor's release by the rule when it starts, and twice more at
-    most, as slurm_plugin/mirage_planned.py does. Between these looks the plan does not change. The
-    lead is at most the default max-overlap of the time limit plus the p10 of the wait. `on_decided`
-    is called with the number of each hand-over once it is played.
+    most, as slurm_plugin/mirage_planned.py does. Between these updates the plan does not change.
+    `compute_max_lead_s` bounds the lead. `on_decided` is called with the number of each hand-over
+    once it is played.
     """
     return _PolicyRun(table, rule, terms).play_planned_handovers(on_decided)
 
@@ -154,7 +156,7 @@ class OwnPlan(SimplePolicy):
     """The release of one successor that its running predecessor plans by itself, without a service.
 
     That link plans when it starts, and twice more at most, as slurm_plugin/mirage_planned.py does.
-    Between these looks the plan does not change.
+    Between these updates the plan does not change.
     """
 
     name = OWN_PLAN
@@ -165,25 +167,28 @@ class OwnPlan(SimplePolicy):
         self.release_at = end
         """The end is no plan: the successor becomes eligible then."""
         self._forecast: Forecast | None = None
-        self._looks, self._look_at = 0, start
+        self._update_count, self._next_update = 0, start
 
-    def is_to_look(self, now: int) -> bool:
-        return self._looks < OWN_LOOKS and now >= self._look_at
+    def is_update_due(self, now: int) -> bool:
+        return self._update_count < OWN_UPDATES and now >= self._next_update
 
-    def look(self, view: PolicyView) -> None:
+    def update_plan(self, view: PolicyView) -> None:
         """Plan the release anew, and stay with the old plan where it would move by little."""
         decision = self._rule.decide(view)
-        wanted = self._bound_release(decision, view)
-        if self._end in {wanted, self.release_at} or abs(wanted - self.release_at) >= OWN_MOVED_S:
-            self.release_at, self._forecast = wanted, decision.forecast
+        new_release_at = self._bound_release(decision, view)
+        if (
+            self._end in {new_release_at, self.release_at}
+            or abs(new_release_at - self.release_at) >= OWN_MOVED_S
+        ):
+            self.release_at, self._forecast = new_release_at, decision.forecast
         # Nearer to the release more is known.
-        self._look_at = view.now + max(MINUTE_S, 3 * (self.release_at - view.now) // 4)
-        self._looks += 1
+        self._next_update = view.now + max(MINUTE_S, 3 * (self.release_at - view.now) // 4)
+        self._update_count += 1
 
     def decide(self, view: PolicyView) -> Decision:
         """Release the successor at the first instant that is not before the plan's."""
-        if self.is_to_look(view.now):
-            self.look(view)
+        if self.is_update_due(view.now):
+            self.update_plan(view)
         return Decision(
             action=Action.FREE if view.now >= self.release_at else Action.WAIT,
             reason=f"the link before it has planned its release for {self.release_at}",
@@ -196,11 +201,11 @@ class OwnPlan(SimplePolicy):
         most_s = compute_max_lead_s(decision, view)
         if decision.release_at is None or most_s is None:
             return self._end
-        at = max(decision.release_at, self._end - int(most_s))
-        if self._end - at < OWN_LEAST_LEAD_S:
+        release_at = max(decision.release_at, self._end - int(most_s))
+        if self._end - release_at < OWN_LEAST_LEAD_S:
             return self._end
         # Slurm counts whole minutes after the start: rounded up, and one at least.
-        return self._start + MINUTE_S * max(1, -((self._start - at) // MINUTE_S))
+        return self._start + MINUTE_S * max(1, -((self._start - release_at) // MINUTE_S))
 
 
 class _PolicyRun:
@@ -210,14 +215,14 @@ class _PolicyRun:
         self._table = table
         self._policy = policy
         self._terms = terms
-        self._last = table.outcome_s.shape[1] - 1
-        self._allowed_s = get_default_overlap_s(table.about.time_limit_s)
-        self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
+        self._last_instant = table.outcome_s.shape[1] - 1
+        self._max_overlap_s = get_default_overlap_s(table.about.time_limit_s)
+        self._has_known_features = table.about.features_fingerprint == spec.FINGERPRINT
         self._started: dict[int, StartedJobs] = {}
         self._past = _PastHandovers(table.about.nodes, table.about.time_limit_s)
         self._partition = table.about.partition or _PARTITION
         self._queue = _build_rival_queue(self._partition.split(",")[0])
-        self._chosen = np.full(len(table), self._last, dtype=np.int64)
+        self._release_instants = np.full(len(table), self._last_instant, dtype=np.int64)
         self._returns = np.zeros(len(table), dtype=np.int64)
         self._releases: list[list[int]] = [[] for _ in range(len(table))]
         self._planned = np.full(len(table), NONE, dtype=np.int64)
@@ -238,16 +243,18 @@ class _PolicyRun:
             if not self._leave_nodes(i, waits_s):
                 is_over[i] = True
                 self._record_outcome(i, on_decided)
-        return PlayedHandovers(self._chosen, self._returns, self._releases)
+        return PlayedHandovers(self._release_instants, self._returns, self._releases)
 
     def play_planned_handovers(self, on_decided: Callable[[int], None]) -> PlayedHandovers:
         for i in range(len(self._table)):
             self._choose(i, self._follow_plan(i))
             while self._leave_nodes(i, ()):
-                self._choose(i, self._last if self._planned[i] == NONE else int(self._planned[i]))
+                self._choose(
+                    i, self._last_instant if self._planned[i] == NONE else int(self._planned[i])
+                )
             self._started.pop(i, None)
             on_decided(i)
-        return PlayedHandovers(self._chosen, self._returns, self._releases)
+        return PlayedHandovers(self._release_instants, self._returns, self._releases)
 
     def _release(self, i: int, k: int) -> tuple[int, ...] | None:
         """Return the forecast waits if the standby is released at instant `k`; None if it is not.
@@ -255,20 +262,22 @@ class _PolicyRun:
         The waits are equally likely. The tuple is empty if there is no forecast.
         """
         planned = int(self._planned[i])
-        if k == self._last or k < planned:
-            return () if k == self._last else None
+        if k == self._last_instant or k < planned:
+            return () if k == self._last_instant else None
         decision = self._decide(i, k)
         if planned == NONE and decision.action is not Action.FREE:
             return None
         return () if decision.forecast is None else decision.forecast.waits_s
 
     def _choose(self, i: int, k: int) -> None:
-        self._chosen[i] = k
+        self._release_instants[i] = k
         self._releases[i].append(k)
 
     def _find_start(self, i: int) -> int:
         """Return the start after the last release, seconds of the predecessor's run."""
-        return int(self._table.instant_s[-1]) + int(self._table.outcome_s[i, self._chosen[i]])
+        return int(self._table.instant_s[-1]) + int(
+            self._table.outcome_s[i, self._release_instants[i]]
+        )
 
     def _leave_nodes(self, i: int, waits_s: tuple[int, ...]) -> bool:
         """Return whether the link leaves its nodes, and count that.
@@ -279,12 +288,12 @@ class _PolicyRun:
         start_s, end_s = self._find_start(i), int(self._table.instant_s[-1])
         left_s = end_s - start_s
         returns = self._terms.returns - int(self._returns[i])
-        is_too_early = self._terms.guarded and left_s > self._allowed_s
+        is_too_early = self._terms.guarded and left_s > self._max_overlap_s
         if left_s <= 0 or (returns <= 0 and not is_too_early):
             return False
         self._planned[i] = NONE
         if returns > 0:
-            released_s = int(self._table.instant_s[self._chosen[i]])
+            released_s = int(self._table.instant_s[self._release_instants[i]])
             lead_s = choose_new_lead(
                 waits_s,
                 self._terms.overlap_price,
@@ -294,7 +303,7 @@ class _PolicyRun:
                 end_s=end_s,
             )
             if self._terms.guarded:
-                lead_s = bound_new_lead(lead_s, left_s, start_s - released_s, self._allowed_s)
+                lead_s = bound_new_lead(lead_s, left_s, start_s - released_s, self._max_overlap_s)
             if lead_s is None:
                 return False
             at_s = max(end_s - lead_s, start_s + BACK_S)
@@ -308,8 +317,10 @@ class _PolicyRun:
         start, end = int(self._table.predecessor_start[i]), int(self._table.predecessor_end[i])
         plan = OwnPlan(self._policy, start, end)
         for k, now in enumerate(instants[:-1]):
-            if plan.is_to_look(now):
-                plan.look(replace(self._build_view(i, k, now), max_overlap_s=self._allowed_s))
+            if plan.is_update_due(now):
+                plan.update_plan(
+                    replace(self._build_view(i, k, now), max_overlap_s=self._max_overlap_s)
+                )
             if now >= plan.release_at:
                 return k
         return len(instants) - 1
@@ -330,14 +341,14 @@ class _PolicyRun:
             time_limit_s=about.time_limit_s,
             overlap_price=self._terms.overlap_price,
             returns=max(0, self._terms.returns - int(self._returns[i])),
-            max_overlap_s=self._allowed_s if self._terms.guarded else None,
+            max_overlap_s=self._max_overlap_s if self._terms.guarded else None,
             counts_no_wait=bool(self._returns[i]),
             jobs=self._get_known_jobs(i, now),
             handovers=self._past.get_known_waits(now),
             queue=self._build_queue(i, k, now),
             free_nodes=int(self._table.free_nodes[i, k]),
-            observation=self._table.observations[i, k] if self._known_features else None,
-            window=self._table.observations[i, : k + 1] if self._known_features else None,
+            observation=self._table.observations[i, k] if self._has_known_features else None,
+            window=self._table.observations[i, : k + 1] if self._has_known_features else None,
             twin_s=None if self._table.twins is None else self._table.twins.get_forecast(i, k),
         )
 
@@ -362,7 +373,7 @@ class _PolicyRun:
         )
 
     def _record_outcome(self, i: int, on_decided: Callable[[int], None]) -> None:
-        k = self._chosen[i]
+        k = self._release_instants[i]
         start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
         self._past.add_handover(start, start - int(self._table.instants[i, k]))
         self._started.pop(i, None)

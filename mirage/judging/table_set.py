@@ -13,16 +13,16 @@ from mirage.judging.table.metadata import TableMetadata
 
 def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
     """Raise InputError if two tables have the same hand-over, since it would count twice."""
-    earlier: set[tuple[str, int]] = set()
+    earlier_handovers: set[tuple[str, int]] = set()
     for about, points in zip(abouts, start_points, strict=True):
         handovers = {(about.pair, point) for point in points.tolist()}
-        shared = len(earlier & handovers)
-        if shared:
+        shared_count = len(earlier_handovers & handovers)
+        if shared_count:
             raise InputError(
-                f"{shared} hand-overs are in more than one table (same trace, cluster, pair and "
-                "start point): give each once"
+                f"{shared_count} hand-overs are in more than one table (same trace, cluster, pair "
+                "and start point): give each once"
             )
-        earlier |= handovers
+        earlier_handovers |= handovers
 
 
 def count_clusters(abouts: Sequence[TableMetadata]) -> int:

@@ -28,7 +28,9 @@ def play_auto(
     last of the candidates' successors has started. `on_choice` is called with each choice.
     """
     candidates = _list_fit_candidates(auto, table)
-    table_results = collect_results(table, {c.name: play(c.policy).chosen for c in candidates})
+    table_results = collect_results(
+        table, {c.name: play(c.policy).release_instants for c in candidates}
+    )
     results = _CombinedResults(auto.results, table_results)
     return play(replace(auto, results=results, on_choice=on_choice))
 
@@ -74,11 +76,11 @@ class _CombinedResults:
         self._get_card_results = get_card_results
         self._table_results = table_results
         self._card_results = Results.create_empty()
-        self._merged = table_results
+        self._merged_results = table_results
 
     def __call__(self, view: PolicyView) -> Results:
         card_results = self._get_card_results(view)
         if card_results is not self._card_results:
             self._card_results = card_results
-            self._merged = merge_results([card_results, self._table_results])
-        return self._merged
+            self._merged_results = merge_results([card_results, self._table_results])
+        return self._merged_results

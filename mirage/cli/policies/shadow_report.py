@@ -189,7 +189,7 @@ def report_shadow(
         study = ShadowStudy(
             log=log,
             params=params,
-            taken=trace_replay,
+            trace_replay=trace_replay,
             folder=folder,
             models=models,
             overlap_price=overlap_price,

@@ -112,15 +112,15 @@ def calibrate_cluster_file(
         calibration = fitting.fit_params(on_progress)
     write_fitted_file(out, calibration, trace)
     if as_json:
-        typer.echo(json.dumps(build_document(calibration, fitting.taken)))
+        typer.echo(json.dumps(build_document(calibration, fitting.trace_replay)))
     else:
         console = Console()
-        for table in (*_render_tables(calibration), render_rows_table(fitting.taken)):
+        for table in (*_render_tables(calibration), render_rows_table(fitting.trace_replay)):
             console.print(table)
         typer.echo(f"written: {out}")
     _warn_of_fewer_nodes(calibration)
-    warn_of_local_times(trace, fitting.taken.local_zone)
-    warn_of_refused_rows(trace, fitting.taken)
+    warn_of_local_times(trace, fitting.trace_replay.local_zone)
+    warn_of_refused_rows(trace, fitting.trace_replay)
 
 
 def _warn_of_fewer_nodes(calibration: "Calibration") -> None:

@@ -193,7 +193,7 @@ def _compare_policies(
     with _show_progress(console, total) as show_progress:
         for progress in steps:
             ending.exit_if_requested()
-            show_progress(progress.done, _format_instant(progress.now))
+            show_progress(progress.completed, _format_instant(progress.now))
 
 
 @contextmanager

@@ -303,9 +303,9 @@ class _Members(Mapping[str, TableColumn]):
 
 
 def _parse_metadata(path: Path, meta: dict[str, Any]) -> TableMetadata:
-    known = {f.name for f in fields(TableMetadata)}
+    field_names = {f.name for f in fields(TableMetadata)}
     try:
-        values = {k: v for k, v in meta.items() if k in known}
+        values = {k: v for k, v in meta.items() if k in field_names}
         values["features"] = tuple(values["features"])
         # Tables older than this setting come from replays in which cancelled jobs ran.
         values["cluster"].setdefault("cancelled_jobs_run", True)

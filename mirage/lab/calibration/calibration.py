@@ -127,7 +127,7 @@ def calibrate_params(
     start: Params,
     plan: CalibrationPlan,
     search: Search,
-    told: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Calibration:
     """Fit `start` to what the log shows of jobs that started before `plan.until`.
 
@@ -138,7 +138,7 @@ def calibrate_params(
     before = _simulate_starts(start, replay.workload.jobs)
     seen = read_log_facts(replay, plan)
     bench = _choose_likelier_bench(
-        replay, apply_log_facts(start, seen, replay.workload, plan.until), plan, told
+        replay, apply_log_facts(start, seen, replay.workload, plan.until), plan, on_progress
     )
     base, replay = bench.base, bench.replay
     recipe, inner = _choose_recipe(bench, search)
@@ -169,15 +169,18 @@ def calibrate_params(
 
 
 def _choose_likelier_bench(
-    replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
+    replay: Replay, base: Params, plan: CalibrationPlan, on_progress: ProgressCallback | None
 ) -> "_Bench":
     """Return the bench whose replay is nearer to the log, before anything is searched for.
 
     In one of the two, jobs that were cancelled while they waited would have run
     (`cancelled_jobs_run`). If neither is nearer, they would not have run.
     """
-    ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
-    benches = [_Bench(recompute_cancelled_runs(replay, way), way, plan, told) for way in ways]
+    variants = [replace(base, cancelled_jobs_run=do_run) for do_run in (False, True)]
+    benches = [
+        _Bench(recompute_cancelled_runs(replay, variant), variant, plan, on_progress)
+        for variant in variants
+    ]
     return max(benches, key=lambda bench: bench.first.score)
 
 
@@ -189,24 +192,24 @@ def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
     names = {name: i for i, name in enumerate(sorted({job.user for job in jobs}))}
     users = np.array([names[job.user] for job in jobs], np.int64)
     levels = inferred_cluster.infer_node_levels(submit, nodes, users, logged, plan.until)
-    ran = nodes[(logged.start >= 0) & (logged.start < plan.until)]
-    most = max((level for _, level in levels), default=0)
+    started_nodes = nodes[(logged.start >= 0) & (logged.start < plan.until)]
+    highest_level = max((level for _, level in levels), default=0)
     return LogFacts(
-        nodes=plan.nodes or max(most, int(ran.max(initial=1))),
+        nodes=plan.nodes or max(highest_level, int(started_nodes.max(initial=1))),
         levels=levels,
         max_jobs_pu=inferred_cluster.infer_running_limit(users, logged, plan.until),
         chains=inferred_cluster.find_hidden_chains(jobs, logged, plan.until),
     )
 
 
-def apply_log_facts(start: Params, seen: LogFacts, workload: Workload, until: int) -> Params:
+def apply_log_facts(start: Params, facts: LogFacts, workload: Workload, until: int) -> Params:
     """Return `start` with what the log showed before `until`."""
     nodes = _list_usable_nodes(start, workload.jobs)
-    begin = min([int(workload.submit[0]), *(at for at, _ in seen.levels)])
+    begin = min([int(workload.submit[0]), *(at for at, _ in facts.levels)])
     begin = min([begin, *(event.at for event in start.node_events)])
-    levels = ((begin, seen.nodes), *seen.levels)
+    levels = ((begin, facts.nodes), *facts.levels)
     return replace(
-        _apply_running_limit(start, seen.max_jobs_pu),
+        _apply_running_limit(start, facts.max_jobs_pu),
         node_events=inferred_cluster.build_node_events(levels, nodes, start.node_events, until),
     )
 
@@ -216,9 +219,11 @@ def _list_usable_nodes(params: Params, jobs: Sequence[SimJob]) -> list[int]:
 
     The log says nothing about other nodes.
     """
-    used = {job.partition or params.partitions[0].name for job in jobs}
-    parts = [list_partition_nodes(params, p) for p in params.partitions if p.name in used]
-    return sorted({node for part in parts for node in part})
+    used_partitions = {job.partition or params.partitions[0].name for job in jobs}
+    node_lists = [
+        list_partition_nodes(params, p) for p in params.partitions if p.name in used_partitions
+    ]
+    return sorted({node for nodes in node_lists for node in nodes})
 
 
 def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
@@ -235,14 +240,14 @@ def _apply_running_limit(params: Params, max_jobs_pu: int) -> Params:
     return replace(params, qos=(replace(first, max_jobs_pu=max_jobs_pu), *others))
 
 
-def score_fidelity(found: Fidelity) -> float:
+def score_fidelity(fidelity: Fidelity) -> float:
     """Return the score, which the search maximises.
 
     It is the rank correlation of waits, minus the weighted logarithm of their mean difference.
     """
-    if found.spearman is None or found.wait_mae_h is None:
+    if fidelity.spearman is None or fidelity.wait_mae_h is None:
         return _UNSCORED
-    return found.spearman - _PER_LOG_HOUR * math.log(found.wait_mae_h + _TRIFLE_H)
+    return fidelity.spearman - _PER_LOG_HOUR * math.log(fidelity.wait_mae_h + _TRIFLE_H)
 
 
 def _check_plan(replay: Replay, plan: CalibrationPlan) -> None:
@@ -261,7 +266,11 @@ class _Bench:
     """Scores settings on the time before `plan.until`. It sees nothing later of the log."""
 
     def __init__(
-        self, replay: Replay, base: Params, plan: CalibrationPlan, told: ProgressCallback | None
+        self,
+        replay: Replay,
+        base: Params,
+        plan: CalibrationPlan,
+        on_progress: ProgressCallback | None,
     ) -> None:
         self.replay, self.base, self.plan = replay, base, plan
         rows = replay.workload.submit < plan.until
@@ -274,9 +283,9 @@ class _Bench:
             end=replay.logged.end[rows],
             suspect=replay.logged.suspect[rows],
         )
-        self._known: dict[tuple[int, ...], Ints] = {}
-        self._told, self._runs = told, 0
-        self._expected = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
+        self._starts_by_values: dict[tuple[int, ...], Ints] = {}
+        self._on_progress, self._run_count = on_progress, 0
+        self._expected_runs = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
         self.early = Window(begin=plan.begin, end=inner)
         self.late = Window(begin=inner, end=plan.until)
@@ -297,12 +306,14 @@ class _Bench:
 
     def _get_starts(self, values: Mapping[str, int]) -> Ints:
         key = tuple(values[setting.name] for setting in SEARCH_SETTINGS)
-        if key not in self._known:
-            self._known[key] = _simulate_starts(apply_search_values(self.base, values), self._jobs)
-        self._runs += 1
-        if self._told is not None:
-            self._told(min(1.0, self._runs / self._expected))
-        return self._known[key]
+        if key not in self._starts_by_values:
+            self._starts_by_values[key] = _simulate_starts(
+                apply_search_values(self.base, values), self._jobs
+            )
+        self._run_count += 1
+        if self._on_progress is not None:
+            self._on_progress(min(1.0, self._run_count / self._expected_runs))
+        return self._starts_by_values[key]
 
 
 def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
@@ -315,12 +326,14 @@ def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float 
         seed=plan.seed,
         first=bench.values,
     )
-    numbers = {
+    values_by_recipe = {
         "middle": _compute_middle(trials),
         "best": _find_best_trial(trials).values,
         "start": bench.values,
     }
-    scores = {name: bench.score_values(values, bench.late) for name, values in numbers.items()}
+    scores = {
+        name: bench.score_values(values, bench.late) for name, values in values_by_recipe.items()
+    }
     return max(scores, key=lambda name: scores[name]), {
         name: None if score == _UNSCORED else score for name, score in scores.items()
     }
@@ -342,7 +355,8 @@ def _compute_middle(trials: Sequence[SearchTrial]) -> dict[str, int]:
     """Return the medians of the best trials' values, since the very best trial was lucky."""
     good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
     return {
-        k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in SEARCH_SETTINGS
+        setting.name: round(float(np.median([trial.values[setting.name] for trial in good])))
+        for setting in SEARCH_SETTINGS
     }
 
 
@@ -350,19 +364,23 @@ def _build_fitted_setting(
     setting: SearchSetting, params: Params, trials: Sequence[SearchTrial], score: Score
 ) -> FittedSetting:
     values = get_search_values(params)
-    reached = score(values)
-    swept = {
-        round(at): score({**values, setting.name: round(at)})
-        for at in np.geomspace(setting.low, setting.high, _SWEEP)
+    best_score = score(values)
+    score_by_value = {
+        round(value): score({**values, setting.name: round(value)})
+        for value in np.geomspace(setting.low, setting.high, _SWEEP)
     }
-    good = [at for at, found in swept.items() if found >= reached - _MARGIN]
-    good += [t.values[setting.name] for t in trials if t.score >= reached - _MARGIN]
+    good_values = [
+        value for value, reached in score_by_value.items() if reached >= best_score - _MARGIN
+    ]
+    good_values += [
+        trial.values[setting.name] for trial in trials if trial.score >= best_score - _MARGIN
+    ]
     return FittedSetting(
         name=setting.name,
         value=values[setting.name],
-        low=min(good, default=values[setting.name]),
-        high=max(good, default=values[setting.name]),
-        drop=max(0.0, reached - min(swept.values())),
+        low=min(good_values, default=values[setting.name]),
+        high=max(good_values, default=values[setting.name]),
+        drop=max(0.0, best_score - min(score_by_value.values())),
     )
 
 

@@ -48,7 +48,7 @@ class FittingRequest:
 class ClusterFitting:
     """A fitting that is ready to begin: the log was read, and the plan was made."""
 
-    taken: replay.Replay
+    trace_replay: replay.Replay
     start: Params
     plan: CalibrationPlan
 
@@ -66,33 +66,33 @@ class ClusterFitting:
         )
         if cluster and nodes is not None and nodes > start.nodes:
             raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
-        taken = replay.load_replay(trace, start, request.cluster_name, request.timezone)
+        trace_replay = replay.load_replay(trace, start, request.cluster_name, request.timezone)
         plan = replace(
-            build_default_plan(taken),
+            build_default_plan(trace_replay),
             nodes=nodes,
             trials=request.trials,
             seed=request.seed,
             **request.instants,
         )
         if cluster is None:
-            start = replace(start, nodes=read_log_facts(taken, plan).nodes)
-        return cls(taken=taken, start=start, plan=plan)
+            start = replace(start, nodes=read_log_facts(trace_replay, plan).nodes)
+        return cls(trace_replay=trace_replay, start=start, plan=plan)
 
-    def fit_params(self, told: Callable[[float], None] | None) -> Calibration:
-        """Search for the settings; `told` is called with the share done, 0 to 1.
+    def fit_params(self, on_progress: Callable[[float], None] | None) -> Calibration:
+        """Search for the settings; `on_progress` is called with the share done, 0 to 1.
 
         Raises InputError where Optuna is not installed.
         """
         return calibrate_params(
-            self.taken, self.start, self.plan, optuna_search.search_settings, told
+            self.trace_replay, self.start, self.plan, optuna_search.search_settings, on_progress
         )
 
 
-def write_fitted_file(out: Path, found: Calibration, trace: Path) -> None:
+def write_fitted_file(out: Path, calibration: Calibration, trace: Path) -> None:
     """Write the cluster file. Raises InputError where it cannot be written."""
-    plan = found.plan
+    plan = calibration.plan
     text = render_cluster_file(
-        found.params,
+        calibration.params,
         [
             f"Fitted by `mirage calibrate` to {trace.name}, {format_day(plan.begin)} to "
             f"{format_day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
@@ -105,12 +105,12 @@ def write_fitted_file(out: Path, found: Calibration, trace: Path) -> None:
         raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
-def build_document(found: Calibration, taken: replay.Replay) -> dict[str, Any]:
+def build_document(calibration: Calibration, trace_replay: replay.Replay) -> dict[str, Any]:
     """Build what `mirage calibrate --json` gives."""
-    told = asdict(found)
-    del told["params"]
-    run = {"cancelled_jobs_run": found.params.cancelled_jobs_run}
-    return told | run | {"rows": summarize_rows(taken)}
+    document = asdict(calibration)
+    del document["params"]
+    cancelled_jobs = {"cancelled_jobs_run": calibration.params.cancelled_jobs_run}
+    return document | cancelled_jobs | {"rows": summarize_rows(trace_replay)}
 
 
 def _derive_cluster_name(trace: Path) -> str:

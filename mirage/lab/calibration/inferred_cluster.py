@@ -79,22 +79,25 @@ def infer_node_levels(
     begin = int(logged.start[rows].min()) // _BLOCK_S * _BLOCK_S
     grid = np.arange(begin, until, _GRID_S)
     busy = _sum_over(grid, logged.start[rows], logged.end[rows], nodes[rows])
-    waited = (logged.start - submit > _WAITED_S) & (logged.start >= 0) & ~logged.suspect
-    pressure = _mark_pressure(grid, submit, logged.start, users, waited & (nodes == 1))
+    has_waited = (logged.start - submit > _WAITED_S) & (logged.start >= 0) & ~logged.suspect
+    pressure = _mark_pressure(grid, submit, logged.start, users, has_waited & (nodes == 1))
     blocks = _build_blocks(
-        grid, busy, pressure, _compute_widest(grid, submit, logged.start, nodes * waited)
+        grid, busy, pressure, _compute_widest(grid, submit, logged.start, nodes * has_waited)
     )
     return _join_levels(_group_runs(blocks), grid, busy)
 
 
 def build_node_events(
-    levels: Levels, nodes: Sequence[int], given: Sequence[NodeEvent] = (), until: int | None = None
+    levels: Levels,
+    nodes: Sequence[int],
+    known_events: Sequence[NodeEvent] = (),
+    until: int | None = None,
 ) -> tuple[NodeEvent, ...]:
-    """Build the outages that reduce `nodes` to `levels`. The outages in `given` are among them.
+    """Build the outages that reduce `nodes` to `levels`. Those of `known_events` are among them.
 
     A log does not show which nodes were missing, so the last nodes are drained. A node that is out
-    by `given` counts as one of the missing nodes, since the level counts busy nodes. From `until`
-    on no level is known, and an outage in `given` then comes on top.
+    by `known_events` counts as one of the missing nodes, since the level counts busy nodes. From
+    `until` on no level is known, and an outage in `known_events` then comes on top.
     """
     level_from = dict(levels)
     level = len(nodes)
@@ -102,12 +105,12 @@ def build_node_events(
     drained: dict[int, Outage] = {}
     before: dict[int, Outage] = {}
     events: list[NodeEvent] = []
-    for at in sorted({*level_from, *(event.at for event in given)}):
+    for at in sorted({*level_from, *(event.at for event in known_events)}):
         level = level_from.get(at, level)
-        _apply_events(out, [event for event in given if event.at == at])
+        _apply_events(out, [event for event in known_events if event.at == at])
         if until is None or at < until:
-            there = [node for node in nodes if node not in out]
-            drained = dict.fromkeys(there[level:], Outage.DRAIN)
+            usable_nodes = [node for node in nodes if node not in out]
+            drained = dict.fromkeys(usable_nodes[level:], Outage.DRAIN)
         now = drained | out
         events += _diff_outages(at, before, now)
         before = now
@@ -133,16 +136,16 @@ def _diff_outages(
 def infer_running_limit(users: Ints, logged: LoggedOutcomes, until: int) -> int:
     """Infer MaxJobsPU: the most jobs that any user ever had running, if several users had exactly
     that many. Otherwise 0."""
-    most: list[int] = []
+    most_by_user: list[int] = []
     rows = (logged.start >= 0) & (logged.start < until) & (logged.end > logged.start)
     for user in np.unique(users[rows]):
-        mine = rows & (users == user)
-        at = np.concatenate([logged.end[mine], logged.start[mine]])
-        step = np.repeat([-1, 1], mine.sum())
+        user_rows = rows & (users == user)
+        instants = np.concatenate([logged.end[user_rows], logged.start[user_rows]])
+        step = np.repeat([-1, 1], user_rows.sum())
         # At one instant ends come first: np.lexsort sorts by its last key, then by the one before.
-        most.append(int(np.cumsum(step[np.lexsort((step, at))]).max()))
-    limit = max(most, default=0)
-    return limit if limit > 1 and most.count(limit) >= _SEVERAL else 0
+        most_by_user.append(int(np.cumsum(step[np.lexsort((step, instants))]).max()))
+    limit = max(most_by_user, default=0)
+    return limit if limit > 1 and most_by_user.count(limit) >= _SEVERAL else 0
 
 
 def find_hidden_chains(jobs: Sequence[SimJob], logged: LoggedOutcomes, until: int) -> HiddenChains:
@@ -157,11 +160,12 @@ def find_hidden_chains(jobs: Sequence[SimJob], logged: LoggedOutcomes, until: in
         if job.name and 0 <= logged.start[row] < until:
             stem = re.sub(r"\d+\+?$", "", job.name)
             by_key.setdefault((job.user, stem, job.nodes), []).append(row)
-    found = [chain for rows in by_key.values() if (chain := _select_followers(rows, jobs, logged))]
+    chains = [chain for rows in by_key.values() if (chain := _select_followers(rows, jobs, logged))]
     return HiddenChains(
-        chains=len(found),
-        jobs=sum(map(len, found)),
-        wait_h=sum(int(logged.start[r]) - jobs[r].submit for f in found for r in f) / HOUR_S,
+        chains=len(chains),
+        jobs=sum(map(len, chains)),
+        wait_h=sum(int(logged.start[row]) - jobs[row].submit for chain in chains for row in chain)
+        / HOUR_S,
     )
 
 
@@ -171,8 +175,8 @@ def _select_followers(rows: list[int], jobs: Sequence[SimJob], logged: LoggedOut
         for before, row in pairwise(rows)
         if jobs[row].submit < logged.end[before]
     ]
-    tight = sum(0 <= gap <= _TIGHT_S for _, gap in pairs)
-    is_chain = tight >= max(_SEVERAL, _MOSTLY * len(pairs))
+    prompt_starts = sum(0 <= gap <= _TIGHT_S for _, gap in pairs)
+    is_chain = prompt_starts >= max(_SEVERAL, _MOSTLY * len(pairs))
     return [row for row, _ in pairs] if is_chain else []
 
 
@@ -190,9 +194,9 @@ def _mark_pressure(
     """Mark the instants at which jobs of several users waited, among these rows."""
     waiting = np.zeros(len(grid), np.int64)
     for user in np.unique(users[rows]):
-        mine = rows & (users == user)
-        one = np.ones(mine.sum(), np.int64)
-        waiting += _sum_over(grid, submit[mine], start[mine], one) > 0
+        user_rows = rows & (users == user)
+        ones = np.ones(user_rows.sum(), np.int64)
+        waiting += _sum_over(grid, submit[user_rows], start[user_rows], ones) > 0
     return waiting >= _UNDER_PRESSURE
 
 
@@ -213,9 +217,9 @@ def _build_blocks(
     blocks = []
     for i in range(0, len(grid), size):
         part = slice(i, i + size)
-        pressed = busy[part][pressure[part]]
-        if len(pressed) >= _MOST_OF_IT * size:
-            nodes = float(np.quantile(pressed, 0.9))
+        busy_under_pressure = busy[part][pressure[part]]
+        if len(busy_under_pressure) >= _MOST_OF_IT * size:
+            nodes = float(np.quantile(busy_under_pressure, 0.9))
             blocks.append(BusyBlock(int(grid[i]), nodes, int(widest[part].max())))
     return blocks
 
@@ -256,7 +260,7 @@ def _join_levels(runs: list[list[BusyBlock]], grid: Ints, busy: Ints) -> Levels:
         until = runs[i + 1][0].at if i + 1 < len(runs) else int(grid[-1]) + _GRID_S
         levels.append((run[0].at, height))
         if until > end:
-            seen = busy[(grid >= end) & (grid < until)].max(initial=0)
-            levels.append((end, max(height, int(seen), *heights[i + 1 : i + 2])))
+            most_busy = busy[(grid >= end) & (grid < until)].max(initial=0)
+            levels.append((end, max(height, int(most_busy), *heights[i + 1 : i + 2])))
     changes = [pair for i, pair in enumerate(levels) if not i or levels[i - 1][1] != pair[1]]
     return tuple(changes)

@@ -24,16 +24,24 @@ def search_settings(
     optuna = _import_optuna()
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in settings})
-    done: list[SearchTrial] = []
+    study.enqueue_trial(
+        {
+            setting.name: min(max(first[setting.name], setting.low), setting.high)
+            for setting in settings
+        }
+    )
+    finished_trials: list[SearchTrial] = []
 
     def run_trial(trial: Any) -> float:
-        values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in settings}
-        done.append(SearchTrial(values=values, score=score(values)))
-        return done[-1].score
+        values = {
+            setting.name: int(trial.suggest_int(setting.name, setting.low, setting.high, log=True))
+            for setting in settings
+        }
+        finished_trials.append(SearchTrial(values=values, score=score(values)))
+        return finished_trials[-1].score
 
     study.optimize(run_trial, n_trials=trials)
-    return done
+    return finished_trials
 
 
 def _import_optuna() -> ModuleType:

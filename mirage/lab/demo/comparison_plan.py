@@ -36,10 +36,10 @@ class ComparisonPlan:
     def room(self) -> int:
         """The nodes that the chains need beside the workload: those of all chains that run at
         the same time."""
-        return min(self.chains, self._alive) * len(self.policies) * self.nodes
+        return min(self.chains, self._concurrent_chains) * len(self.policies) * self.nodes
 
     @property
-    def _alive(self) -> int:
+    def _concurrent_chains(self) -> int:
         """The chains of one policy that would run side by side if no link waited."""
         return -(-self.links * self.time_limit_s // self.spread_s)
 

@@ -84,16 +84,16 @@ class DemoSite:
     def serve_api(self, port: int) -> Iterator[str]:
         """Serve the API and the pages in a thread of their own, and return their URL. Their
         clock is the last tick's. If `port` is in use, another port is taken."""
-        listening = _bind_port(port)
-        served = create_app(build_api_context(self.service))
-        mount_pages(served)
+        listener = _bind_port(port)
+        app = create_app(build_api_context(self.service))
+        mount_pages(app)
         server = uvicorn.Server(
-            uvicorn.Config(served, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
+            uvicorn.Config(app, http=unix_peer.PeerProtocol, log_config=None, access_log=False)
         )
-        thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
+        thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()

@@ -30,7 +30,7 @@ class ComparisonProgress:
     """The progress of a rehearsal."""
 
     now: int
-    done: int
+    completed: int
     """The number of completed hand-overs of all policies."""
 
 
@@ -58,21 +58,21 @@ def build_placeholder_jobs(
     chains.
     """
     first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
-    ends = [at for at, _, _ in _list_submissions(plan, start)][: plan.room // plan.nodes]
-    lives = [at - first for at in ends]
+    submissions = [at for at, _, _ in _list_submissions(plan, start)][: plan.room // plan.nodes]
+    run_times_s = [at - first for at in submissions]
     return [
         SimJob(
             job_id=last_id + i,
             submit=first,
             nodes=plan.nodes,
-            time_limit_s=life,
-            run_s=life,
+            time_limit_s=run_s,
+            run_s=run_s,
             exclusive=True,
             # Each has a user of its own, since MaxJobsPU would keep most of them from running.
             user=f"forerunner-{i}",
         )
-        for i, life in enumerate(lives, start=1)
-        if life > 0
+        for i, run_s in enumerate(run_times_s, start=1)
+        if run_s > 0
     ]
 
 
@@ -83,18 +83,18 @@ def run_comparison(
     start = cluster.read_clock()
     with service.store.begin() as tx:
         set_mode(tx, service.cluster_id, Mode.ACT, "", now=start, actor="demo")
-    due = list(_list_submissions(plan, start))
-    wanted = plan.handovers * len(plan.policies)
-    told = start
+    due_chains = list(_list_submissions(plan, start))
+    total = plan.handovers * len(plan.policies)
+    last_report = start
     while cluster.read_clock() < start + plan.longest_s:
-        while due and due[0][0] <= cluster.read_clock():
-            _submit_chain(plan, service, cluster, *due.pop(0)[1:])
+        while due_chains and due_chains[0][0] <= cluster.read_clock():
+            _submit_chain(plan, service, cluster, *due_chains.pop(0)[1:])
         worker.run_tick()
-        if cluster.read_clock() - told >= DAY_S // 24:
-            told = cluster.read_clock()
-            done = len(list_completed_handovers(service))
-            yield ComparisonProgress(now=told, done=done)
-            if done >= wanted:
+        if cluster.read_clock() - last_report >= DAY_S // 24:
+            last_report = cluster.read_clock()
+            completed = len(list_completed_handovers(service))
+            yield ComparisonProgress(now=last_report, completed=completed)
+            if completed >= total:
                 return
         cluster.advance(plan.tick_s)
 
@@ -116,28 +116,28 @@ def compute_outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[
         pair = (row.chain.chain_id[-_NUMBER_DIGITS:], row.successor.index)
         handover = Handover(row.predecessor.end, row.successor.start)
         by_policy.setdefault(row.chain.policy or BASELINE, {})[pair] = handover
-    base = by_policy.get(BASELINE, {})
+    baseline = by_policy.get(BASELINE, {})
     return {
         name: _compute_outcome(
-            [mine[p] for p in sorted(mine.keys() & base.keys())],
-            [base[p] for p in sorted(mine.keys() & base.keys())],
+            [handovers[p] for p in sorted(handovers.keys() & baseline.keys())],
+            [baseline[p] for p in sorted(handovers.keys() & baseline.keys())],
             overlap_price,
         )
-        for name, mine in by_policy.items()
-        if mine.keys() & base.keys()
+        for name, handovers in by_policy.items()
+        if handovers.keys() & baseline.keys()
     }
 
 
 def _compute_outcome(
-    mine: list[Handover], base: list[Handover], overlap_price: float
+    handovers: list[Handover], baseline: list[Handover], overlap_price: float
 ) -> PolicyOutcome:
-    cost = _compute_mean(h.compute_cost_h(overlap_price) for h in mine)
-    reactive = _compute_mean(h.compute_cost_h(overlap_price) for h in base)
+    cost = _compute_mean(h.compute_cost_h(overlap_price) for h in handovers)
+    reactive = _compute_mean(h.compute_cost_h(overlap_price) for h in baseline)
     return PolicyOutcome(
-        handovers=len(mine),
-        interruption_h=_compute_mean(h.interruption_h for h in mine),
-        overlap_h=_compute_mean(h.overlap_h for h in mine),
-        zero_interruption_pct=100.0 * _compute_mean(h.interruption_h == 0 for h in mine),
+        handovers=len(handovers),
+        interruption_h=_compute_mean(h.interruption_h for h in handovers),
+        overlap_h=_compute_mean(h.overlap_h for h in handovers),
+        zero_interruption_pct=100.0 * _compute_mean(h.interruption_h == 0 for h in handovers),
         cost_h=cost,
         less_than_reactive_pct=100.0 * (1.0 - cost / reactive) if reactive > 0 else None,
     )
@@ -171,7 +171,7 @@ def _submit_chain(
     )
     job = cluster.fetch_job_records([job_id])[0]
     assert job.uid is not None  # noqa: S101 - the simulated cluster knows its users
-    new = Registration(
+    registration = Registration(
         chain_id=chain_id,
         links=plan.links,
         job_id=job_id,
@@ -181,5 +181,10 @@ def _submit_chain(
     )
     with service.store.begin() as tx:
         chain_service.register_chain(
-            tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.read_clock()
+            tx,
+            service.cluster_id,
+            registration,
+            uid=job.uid,
+            user=job.user,
+            now=cluster.read_clock(),
         )

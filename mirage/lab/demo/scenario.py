@@ -36,24 +36,24 @@ class Scenario:
     def build_cluster(self, plan: ComparisonPlan, start: int) -> SimulatedCluster:
         """Build the cluster before its first job, with room for the chains."""
         jobs = [*policy_comparison.build_placeholder_jobs(plan, self.jobs, start), *self.jobs]
-        return SimulatedCluster(with_room(self.params, plan.room), jobs, now=self.first)
+        return SimulatedCluster(add_nodes(self.params, plan.room), jobs, now=self.first)
 
 
-def with_room(params: Params, room: int) -> Params:
-    """Add `room` nodes like the last node to the machine, in the default partition.
+def add_nodes(params: Params, count: int) -> Params:
+    """Add `count` nodes like the last node to the machine, in the default partition.
 
     A partition that has all nodes gets the new ones too. The default partition loses its MaxTime,
     since placeholder jobs for the chains run longer than that.
     """
     default, *others = params.partitions
-    added = tuple(range(params.nodes, params.nodes + room)) if default.nodes else ()
-    default = replace(default, nodes=(*default.nodes, *added), max_time_s=0)
+    new_nodes = tuple(range(params.nodes, params.nodes + count)) if default.nodes else ()
+    default = replace(default, nodes=(*default.nodes, *new_nodes), max_time_s=0)
     *groups, last = params.node_groups or (None,)
     return replace(
         params,
-        nodes=params.nodes + room,
+        nodes=params.nodes + count,
         partitions=(default, *others),
-        node_groups=() if last is None else (*groups, replace(last, count=last.count + room)),
+        node_groups=() if last is None else (*groups, replace(last, count=last.count + count)),
     )
 
 
@@ -71,8 +71,8 @@ def build_scenario(
     """
     if trace is None:
         params = Params() if cluster is None else load_params(cluster)
-        chosen = PRESET if preset is None else preset
-        return _build_synthetic(chosen, SEED if seed is None else seed, params)
+        load_preset = PRESET if preset is None else preset
+        return _build_synthetic(load_preset, SEED if seed is None else seed, params)
     if preset is not None or seed is not None:
         raise InputError(
             "--trace replays a log, and --preset and --seed make a synthetic load: "
@@ -84,16 +84,18 @@ def build_scenario(
 
 
 def choose_window(
-    stage: Scenario, plan: ComparisonPlan, begin: datetime | None, until: datetime | None
+    scenario: Scenario, plan: ComparisonPlan, begin: datetime | None, until: datetime | None
 ) -> tuple[int, int]:
     """Return when the first chains are submitted, and when chains still running are left alone.
 
     An `until` after the load counts as the load's end, because later the cluster only empties.
     Raises InputError for chains or instants that cannot give any hand-over.
     """
-    _check_size(stage, plan)
-    start = stage.first + WARM_UP_DAYS * DAY_S if begin is None else _resolve_begin(stage, begin)
-    stop = min(start + plan.longest_s if until is None else _to_epoch_s(until), stage.last)
+    _check_size(scenario, plan)
+    start = (
+        scenario.first + WARM_UP_DAYS * DAY_S if begin is None else _resolve_begin(scenario, begin)
+    )
+    stop = min(start + plan.longest_s if until is None else _to_epoch_s(until), scenario.last)
     if until is not None and stop <= start:
         raise InputError(
             f"--until {_format_second(stop)} must lie after {_format_second(start)}, "
@@ -108,26 +110,27 @@ def choose_window(
     return start, stop
 
 
-def _check_size(stage: Scenario, plan: ComparisonPlan) -> None:
-    have = stage.params.nodes
-    if plan.nodes > have:
+def _check_size(scenario: Scenario, plan: ComparisonPlan) -> None:
+    node_count = scenario.params.nodes
+    if plan.nodes > node_count:
         raise InputError(
-            f"--nodes {plan.nodes} is too many: cluster {stage.params.name} has {have} nodes"
+            f"--nodes {plan.nodes} is too many: cluster {scenario.params.name} has "
+            f"{node_count} nodes"
         )
 
 
-def _resolve_begin(stage: Scenario, given: datetime) -> int:
-    instant = _to_epoch_s(given)
-    if not stage.first <= instant <= stage.last:
+def _resolve_begin(scenario: Scenario, begin: datetime) -> int:
+    instant = _to_epoch_s(begin)
+    if not scenario.first <= instant <= scenario.last:
         raise InputError(
             f"--from {_format_second(instant)} lies outside the load: choose an instant from "
-            f"{_format_second(stage.first)} to {_format_second(stage.last)} (UTC)"
+            f"{_format_second(scenario.first)} to {_format_second(scenario.last)} (UTC)"
         )
     return instant
 
 
-def _to_epoch_s(given: datetime) -> int:
-    return int(given.replace(tzinfo=UTC).timestamp())
+def _to_epoch_s(instant: datetime) -> int:
+    return int(instant.replace(tzinfo=UTC).timestamp())
 
 
 def _build_synthetic(preset: str, seed: int, params: Params) -> Scenario:

@@ -11,19 +11,19 @@ class AutoChoiceCounter:
     """Counts choices, one for each decision that was asked for."""
 
     def __init__(self) -> None:
-        self._chosen: Counter[str] = Counter()
-        self._skipped: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._skip_counts: Counter[str] = Counter()
 
     def __call__(self, choice: Choice) -> None:
-        self._chosen[choice.policy.name] += 1
-        self._skipped.update(f"{name}: {why}" for name, why in choice.skipped.items())
+        self._counts[choice.policy.name] += 1
+        self._skip_counts.update(f"{name}: {reason}" for name, reason in choice.skipped.items())
 
     def summarize_choices(self) -> dict[str, Any]:
         """Return the share of all decisions of each candidate, and how often candidates were
         skipped, by reason."""
-        total = self._chosen.total()
-        shares = {name: count / total for name, count in self._chosen.most_common()}
-        return {"auto_chosen": shares, "auto_skipped": dict(self._skipped.most_common())}
+        total = self._counts.total()
+        shares = {name: count / total for name, count in self._counts.most_common()}
+        return {"auto_chosen": shares, "auto_skipped": dict(self._skip_counts.most_common())}
 
 
 def format_auto_choices(figures: Mapping[str, Any]) -> str:
@@ -36,5 +36,5 @@ def _format_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "auto let these policies decide: " + ", ".join(
         f"{n} ({share:.0%})" for n, share in shares
     )
-    for why, count in figures["auto_skipped"].items():
-        yield f"skipped {count} times: {why}"
+    for reason, count in figures["auto_skipped"].items():
+        yield f"skipped {count} times: {reason}"

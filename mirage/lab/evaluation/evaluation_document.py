@@ -16,17 +16,17 @@ from mirage.lab.study_output import StudyOutput
 from mirage.policies.registry import AUTO
 
 
-def compute_figures(judged: Evaluation, overlap_price: float) -> Figures:
+def compute_figures(evaluation: Evaluation, overlap_price: float) -> Figures:
     """Return the figures of each judged policy by load class.
 
     The figures of `auto` also say who decided for it.
     """
-    handovers = {name: judged.collect_handovers(name) for name in judged.played}
+    handovers = {name: evaluation.collect_handovers(name) for name in evaluation.played_handovers}
     figures = evaluate_policies(
-        handovers, build_class_masks(judged.compute_reactive_h()), overlap_price
+        handovers, build_class_masks(evaluation.compute_reactive_h()), overlap_price
     )
     if AUTO in figures:
-        figures[AUTO]["all"] |= judged.heard.summarize_choices()
+        figures[AUTO]["all"] |= evaluation.auto_choices.summarize_choices()
     return figures
 
 
@@ -36,9 +36,11 @@ def evaluate_constant_leads(
     """Compute (overlap, interruption), mean hours, of each constant lead that all tables have."""
     shortest = min(table.outcome_s.shape[1] for table in tables)
     points = []
-    for back in range(1, shortest + 1):
-        at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
-        handovers = join_handovers(tables, at, startup_h)
+    for steps_back in range(1, shortest + 1):
+        instants = [
+            np.full(len(t), t.outcome_s.shape[1] - steps_back, dtype=np.int64) for t in tables
+        ]
+        handovers = join_handovers(tables, instants, startup_h)
         points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
     return points
 

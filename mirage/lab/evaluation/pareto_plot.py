@@ -67,13 +67,13 @@ def write_plot(path: Path, figures: Figures, constant_leads: Sequence[Point]) ->
     """Write the policies (all hand-overs) over the curve of constant leads as a picture of its
     own."""
     rows = {name: by_class["all"] for name, by_class in figures.items()}
-    drawn = render_plot(rows, name="plot", constant_leads=constant_leads)
+    chart = render_plot(rows, name="plot", constant_leads=constant_leads)
     height = _compute_height(len(rows))
     picture = Markup(
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}'>"
         "<style>text {{ font-family: sans-serif; }} {2}</style>"
         "<rect width='100%' height='100%' fill='white'/>{3}</svg>\n"
-    ).format(_WIDTH, height, STYLE, drawn)
+    ).format(_WIDTH, height, STYLE, chart)
     try:
         path.write_text(picture, encoding="utf-8")
     except OSError as error:
@@ -122,24 +122,28 @@ def _draw_parts(
     )
     yield svg.draw_line([(x(a), y(b)) for a, b in constant_leads], cls="leads")
     # The oracle beats every policy, but its choices are known only afterwards.
-    points = [(t["overlap_h"], t["interruption_h"]) for n, t in rows.items() if n != "oracle"]
+    points = [
+        (figures["overlap_h"], figures["interruption_h"])
+        for name, figures in rows.items()
+        if name != "oracle"
+    ]
     yield svg.draw_line([(x(a), y(b)) for a, b in _compute_pareto_front(points)], cls="front")
-    left, at = _WIDTH - _RIGHT + 16, _TOP + 12
-    for place, (policy, told) in enumerate(rows.items(), start=1):
-        yield from _draw_point(x, y, policy, told, str(place))
-        yield svg.draw_text(left, at, f"{place} {labels.get(policy, policy)}")
-        at += _LINE
+    left, top = _WIDTH - _RIGHT + 16, _TOP + 12
+    for number, (policy, figures) in enumerate(rows.items(), start=1):
+        yield from _draw_point(x, y, policy, figures, str(number))
+        yield svg.draw_text(left, top, f"{number} {labels.get(policy, policy)}")
+        top += _LINE
     if constant_leads:
-        yield svg.draw_text(left, at, "grey: constant leads")
+        yield svg.draw_text(left, top, "grey: constant leads")
 
 
 def _draw_point(
-    x: LinearScale, y: LinearScale, policy: str, told: PolicyFigures, number: str
+    x: LinearScale, y: LinearScale, policy: str, figures: PolicyFigures, number: str
 ) -> Iterator[Markup]:
     """Draw a numbered mark with its intervals."""
-    at_x, at_y = x(told["overlap_h"]), y(told["interruption_h"])
-    low_x, high_x = map(x, _get_interval(told, "overlap_h"))
-    low_y, high_y = map(y, _get_interval(told, "interruption_h"))
+    at_x, at_y = x(figures["overlap_h"]), y(figures["interruption_h"])
+    low_x, high_x = map(x, _get_interval(figures, "overlap_h"))
+    low_y, high_y = map(y, _get_interval(figures, "interruption_h"))
     marks = [
         svg.draw_rule(low_x, at_y, high_x, at_y, cls=""),
         svg.draw_rule(at_x, low_y, at_x, high_y, cls=""),
@@ -152,17 +156,17 @@ def _draw_point(
 def _compute_pareto_front(points: Sequence[Point]) -> list[Point]:
     """Return the points that no other point beats in both overlap and interruption, sorted by
     overlap."""
-    kept: list[Point] = []
+    front: list[Point] = []
     for point in sorted(points):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
 
 
 def _compute_maximum(rows: Mapping[str, PolicyFigures], figure: str) -> float:
-    return max(_LEAST_H, *(_ROOM * _get_interval(told, figure)[1] for told in rows.values()))
+    return max(_LEAST_H, *(_ROOM * _get_interval(figures, figure)[1] for figures in rows.values()))
 
 
-def _get_interval(told: PolicyFigures, figure: str) -> tuple[float, float]:
-    low, high = told[f"{figure}_ci"] or (told[figure], told[figure])
-    return min(low, told[figure]), max(high, told[figure])
+def _get_interval(figures: PolicyFigures, figure: str) -> tuple[float, float]:
+    low, high = figures[f"{figure}_ci"] or (figures[figure], figures[figure])
+    return min(low, figures[figure]), max(high, figures[figure])

@@ -62,28 +62,30 @@ class Evaluation:
 
     tables: Sequence[EpisodeTable]
     startup_h: float
-    played: dict[str, list[PlayedHandovers]]
-    heard: AutoChoiceCounter
+    played_handovers: dict[str, list[PlayedHandovers]]
+    auto_choices: AutoChoiceCounter
     most_returns: int = 0
 
-    def collect_handovers(self, name: str, places: Sequence[int] | None = None) -> HandoverOutcomes:
-        """Return the outcomes of one policy over all tables, or over those at `places`."""
-        at = range(len(self.tables)) if places is None else places
+    def collect_handovers(
+        self, name: str, table_indices: Sequence[int] | None = None
+    ) -> HandoverOutcomes:
+        """Return the outcomes of one policy over all tables, or over those at `table_indices`."""
+        indices = range(len(self.tables)) if table_indices is None else table_indices
         parts = (
             HandoverOutcomes.from_choices(
-                self.tables[k],
-                self.played[name][k].chosen,
+                self.tables[index],
+                self.played_handovers[name][index].release_instants,
                 self.startup_h,
-                self.played[name][k].returns if self.most_returns else None,
+                self.played_handovers[name][index].returns if self.most_returns else None,
             )
-            for k in at
+            for index in indices
         )
         return HandoverOutcomes.join_outcomes(parts)
 
-    def compute_reactive_h(self, places: Sequence[int] | None = None) -> Floats:
+    def compute_reactive_h(self, table_indices: Sequence[int] | None = None) -> Floats:
         """The reactive interruption that load classes go by, hours: without the startup time."""
-        at = range(len(self.tables)) if places is None else places
-        tables = [self.tables[k] for k in at]
+        indices = range(len(self.tables)) if table_indices is None else table_indices
+        tables = [self.tables[index] for index in indices]
         chosen = [policy_runner.choose_reactive(table) for table in tables]
         return join_handovers(tables, chosen, 0.0).interruption_h
 
@@ -104,16 +106,18 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     them.
     """
     paths, tables, names = request.paths, request.tables, request.names
-    asked = {name: get_policy(name, request.models) for name in names if name not in NO_POLICIES}
+    policies = {name: get_policy(name, request.models) for name in names if name not in NO_POLICIES}
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
-    ask_twin_if_needed(asked.values(), paths, tables, output)
-    _warn_if_trained_on(asked.values(), paths, tables, output)
-    heard = AutoChoiceCounter()
-    run = _PolicyRunner(request, heard, output)
-    played = {name: run.play_tables(name, asked.get(name)) for name in names}
-    return Evaluation(tables, request.startup_h, played, heard, request.most_returns)
+    ask_twin_if_needed(policies.values(), paths, tables, output)
+    _warn_if_trained_on(policies.values(), paths, tables, output)
+    auto_choices = AutoChoiceCounter()
+    runner = _PolicyRunner(request, auto_choices, output)
+    played_handovers = {name: runner.play_tables(name, policies.get(name)) for name in names}
+    return Evaluation(
+        tables, request.startup_h, played_handovers, auto_choices, request.most_returns
+    )
 
 
 def join_handovers(
@@ -130,7 +134,7 @@ class _PolicyRunner:
     """Plays policies over tables. Each policy plays once, however many callers ask for it."""
 
     def __init__(
-        self, request: EvaluationRequest, heard: AutoChoiceCounter, output: StudyOutput
+        self, request: EvaluationRequest, auto_choices: AutoChoiceCounter, output: StudyOutput
     ) -> None:
         self._tables = request.tables
         self._startup_h = request.startup_h
@@ -139,26 +143,28 @@ class _PolicyRunner:
             returns=request.most_returns,
             guarded=request.guarded,
         )
-        self._heard = heard
+        self._auto_choices = auto_choices
         self._output = output
-        self._known: dict[tuple[str, int], PlayedHandovers] = {}
+        self._played_by_key: dict[tuple[str, int], PlayedHandovers] = {}
 
-    def play_tables(self, name: str, asked: Policy | None) -> list[PlayedHandovers]:
+    def play_tables(self, name: str, policy: Policy | None) -> list[PlayedHandovers]:
         """Return, for each table, what comes of the policy's choices.
 
-        `asked` is None for `NO_POLICIES`, which are played without one of the service's.
+        `policy` is None for `NO_POLICIES`, which are played without one of the service's.
         """
         if name == OWN_PLAN:
             return [self._play_own_plan(table) for table in self._tables]
         if name == SWITCH:
             # Its predecessor ends for it, so it never overlaps and gives nothing back.
-            alone = Terms(overlap_price=self._terms.overlap_price)
-            return [self._play_policy(SwitchQuantile(), t, alone) for t in self._tables]
-        if asked is None:
+            terms = Terms(overlap_price=self._terms.overlap_price)
+            return [self._play_policy(SwitchQuantile(), t, terms) for t in self._tables]
+        if policy is None:
             return [self._choose_oracle(table) for table in self._tables]
-        if isinstance(asked, AutoPolicy):
-            return [self._walk_auto(asked, place) for place in range(len(self._tables))]
-        return [self._play_once(asked, place) for place in range(len(self._tables))]
+        if isinstance(policy, AutoPolicy):
+            return [
+                self._walk_auto(policy, table_index) for table_index in range(len(self._tables))
+            ]
+        return [self._play_once(policy, table_index) for table_index in range(len(self._tables))]
 
     def _choose_oracle(self, table: EpisodeTable) -> PlayedHandovers:
         price = self._terms.overlap_price
@@ -166,32 +172,36 @@ class _PolicyRunner:
         return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
 
     def _play_own_plan(self, table: EpisodeTable) -> PlayedHandovers:
-        with self._output.show_progress(OWN_PLAN, len(table)) as told:
+        with self._output.show_progress(OWN_PLAN, len(table)) as on_step:
             rule = Quantile(last=policy_runner.OWN_SAMPLE)
-            return policy_runner.play_own_plan(table, rule, self._terms, lambda _: told())
+            return policy_runner.play_own_plan(table, rule, self._terms, lambda _: on_step())
 
-    def _walk_auto(self, auto: AutoPolicy, place: int) -> PlayedHandovers:
-        table = self._tables[place]
+    def _walk_auto(self, auto: AutoPolicy, table_index: int) -> PlayedHandovers:
+        table = self._tables[table_index]
         auto = replace(
             auto, candidates=tuple(c for c in auto.candidates if not _has_learned_from(c, table))
         )
-        return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self._heard)
+        return walk_forward.play_auto(
+            auto, table, lambda p: self._play_once(p, table_index), self._auto_choices
+        )
 
-    def _play_once(self, asked: Policy, place: int) -> PlayedHandovers:
-        key = (asked.name, place)
-        if key not in self._known:
-            self._known[key] = self._play_policy(asked, self._tables[place], self._terms)
-        return self._known[key]
+    def _play_once(self, policy: Policy, table_index: int) -> PlayedHandovers:
+        key = (policy.name, table_index)
+        if key not in self._played_by_key:
+            self._played_by_key[key] = self._play_policy(
+                policy, self._tables[table_index], self._terms
+            )
+        return self._played_by_key[key]
 
-    def _play_policy(self, asked: Policy, table: EpisodeTable, terms: Terms) -> PlayedHandovers:
-        if asked.name == "reactive":
+    def _play_policy(self, policy: Policy, table: EpisodeTable, terms: Terms) -> PlayedHandovers:
+        if policy.name == "reactive":
             chosen = policy_runner.choose_reactive(table)
             return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
-        heeded = _FallbackCounter(asked)
-        with self._output.show_progress(asked.name, len(table)) as told:
-            played = policy_runner.play_policy(table, heeded, terms, lambda _: told())
-        heeded.warn_of_fallbacks(table, self._output)
-        return played
+        counted_policy = _FallbackCounter(policy)
+        with self._output.show_progress(policy.name, len(table)) as on_step:
+            handovers = policy_runner.play_policy(table, counted_policy, terms, lambda _: on_step())
+        counted_policy.warn_of_fallbacks(table, self._output)
+        return handovers
 
 
 class _FallbackCounter:
@@ -201,19 +211,21 @@ class _FallbackCounter:
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.needs = policy, policy.name, policy.needs
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
-        self._why: Counter[str | None] = Counter()
+        self._reasons: Counter[str | None] = Counter()
 
     def decide(self, view: PolicyView) -> Decision:
         if not isinstance(self._policy, AutoPolicy):
-            self._why[self.explain_unfit(view)] += 1
+            self._reasons[self.explain_unfit(view)] += 1
         return self._policy.decide(view)
 
     def warn_of_fallbacks(self, table: EpisodeTable, output: StudyOutput) -> None:
-        stood_in = sum(n for why, n in self._why.items() if why is not None)
-        if stood_in:
-            why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
-            share = f"{stood_in} of {self._why.total()} decisions of {self.name}"
-            output.warn(f"{table.about.trace}: {share} came from its fall-back, since {why}")
+        fallback_count = sum(n for reason, n in self._reasons.items() if reason is not None)
+        if fallback_count:
+            reason = max(
+                (w for w in self._reasons if w is not None), key=lambda w: self._reasons[w]
+            )
+            share = f"{fallback_count} of {self._reasons.total()} decisions of {self.name}"
+            output.warn(f"{table.about.trace}: {share} came from its fall-back, since {reason}")
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
@@ -235,23 +247,24 @@ def _warn_if_trained_on(
 ) -> None:
     """Warn of tables with weeks that a model was trained on. Its figures there are too good."""
     for path, table in zip(paths, tables, strict=True):
-        for one in policies:
-            if isinstance(one, ModelPolicy) and _has_learned_from(one, table):
+        for policy in policies:
+            if isinstance(policy, ModelPolicy) and _has_learned_from(policy, table):
                 output.warn(
-                    f"{one.name} was trained on weeks of {path}, or later: its figures are too good"
+                    f"{policy.name} was trained on weeks of {path}, or later: "
+                    "its figures are too good"
                 )
-            if isinstance(one, AutoPolicy):
-                for name in (c.name for c in one.candidates if _has_learned_from(c, table)):
+            if isinstance(policy, AutoPolicy):
+                for name in (c.name for c in policy.candidates if _has_learned_from(c, table)):
                     output.warn(
                         f"{name} was trained on weeks of {path}, or later: auto does without it"
                     )
 
 
-def has_seen(asked: ModelPolicy | Candidate, cluster: str, since: int) -> bool:
+def has_learned_since(model: ModelPolicy | Candidate, cluster: str, since: int) -> bool:
     """Return whether a model was trained on weeks of that cluster after `since`, epoch seconds."""
-    scope = asked.artefact.scope if isinstance(asked, ModelPolicy) else asked.scope
+    scope = model.artefact.scope if isinstance(model, ModelPolicy) else model.scope
     return scope is not None and scope.was_trained_after(cluster, since)
 
 
-def _has_learned_from(asked: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
-    return has_seen(asked, str(table.about.cluster.get("name", "")), table.about.since)
+def _has_learned_from(model: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
+    return has_learned_since(model, str(table.about.cluster.get("name", "")), table.about.since)

@@ -44,7 +44,7 @@ class _TableGroup:
 
 def build_document(
     pairs: Sequence[HandoverPair],
-    judged: Evaluation,
+    evaluation: Evaluation,
     overlap_price: float,
     waits: Mapping[str, LogWaits],
 ) -> Document:
@@ -53,17 +53,17 @@ def build_document(
     `waits`: by partition, where the log has waits to compare.
     """
     groups = [
-        _build_group(group, judged, overlap_price, _select_waits(group, pairs, waits))
+        _build_group(group, evaluation, overlap_price, _select_waits(group, pairs, waits))
         for group in _group_pairs(pairs)
     ]
-    groups[0]["policies"][AUTO]["all"] |= judged.heard.summarize_choices()
+    groups[0]["policies"][AUTO]["all"] |= evaluation.auto_choices.summarize_choices()
     return {
         "recommendation": groups[0]["recommendation"],
         "from": _format_instant(min(pair.settings.since for pair in pairs)),
         "until": _format_instant(max(pair.settings.until for pair in pairs)),
-        "pairs": [_describe_pair(p, t) for p, t in zip(pairs, judged.tables, strict=True)],
+        "pairs": [_describe_pair(p, t) for p, t in zip(pairs, evaluation.tables, strict=True)],
         "groups": groups,
-        "waits": [asdict(found) | {"agrees": found.agrees} for found in waits.values()],
+        "waits": [asdict(log_waits) | {"agrees": log_waits.agrees} for log_waits in waits.values()],
         "bootstrap": {
             "block": "day",
             "draws": day_bootstrap.DRAWS,
@@ -75,9 +75,9 @@ def build_document(
 
 def build_empty_document(days: int) -> Document:
     """Return the document for a log that offers no hand-over to ask about."""
-    advised = asdict(build_too_little(days))
+    recommendation = asdict(build_too_little(days))
     return {
-        "recommendation": advised,
+        "recommendation": recommendation,
         "from": None,
         "until": None,
         "pairs": [],
@@ -88,24 +88,24 @@ def build_empty_document(days: int) -> Document:
 
 def compute_early_handovers(table: EpisodeTable) -> HandoverOutcomes:
     """Return the outcomes of plain Slurm (`afterany`) on the same site under ACCRUE_ALWAYS."""
-    plain = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
-    return replace(plain, x_h=table.outcome_aged_h[:, -1])
+    reactive = HandoverOutcomes.from_choices(table, policy_runner.choose_reactive(table))
+    return replace(reactive, x_h=table.outcome_aged_h[:, -1])
 
 
 def _group_pairs(pairs: Sequence[HandoverPair]) -> list[_TableGroup]:
     """Group the pairs. The group of all pairs comes first; other groups only if they differ from
     every group before."""
-    found = [_TableGroup("all", "all", tuple(range(len(pairs))))]
+    groups = [_TableGroup("all", "all", tuple(range(len(pairs))))]
     for by, names in (
         ("partition", [pair.settings.partition for pair in pairs]),
         ("user", [pair.user_class for pair in pairs]),
         ("pair", [pair.name for pair in pairs]),
     ):
         for name in dict.fromkeys(names):
-            places = tuple(k for k, other in enumerate(names) if other == name)
-            if places not in {group.places for group in found}:
-                found.append(_TableGroup(by, name, places))
-    return found
+            places = tuple(place for place, other_name in enumerate(names) if other_name == name)
+            if places not in {group.places for group in groups}:
+                groups.append(_TableGroup(by, name, places))
+    return groups
 
 
 def _select_waits(
@@ -116,15 +116,18 @@ def _select_waits(
 
 
 def _build_group(
-    group: _TableGroup, judged: Evaluation, overlap_price: float, waits: Sequence[LogWaits]
+    group: _TableGroup, evaluation: Evaluation, overlap_price: float, waits: Sequence[LogWaits]
 ) -> Document:
-    handovers = {name: judged.collect_handovers(name, group.places) for name in judged.played}
+    handovers = {
+        name: evaluation.collect_handovers(name, group.places)
+        for name in evaluation.played_handovers
+    }
     handovers[EARLY] = HandoverOutcomes.join_outcomes(
-        compute_early_handovers(judged.tables[k]) for k in group.places
+        compute_early_handovers(evaluation.tables[k]) for k in group.places
     )
-    load = build_class_masks(judged.compute_reactive_h(group.places))
-    ours = handovers[AUTO]
-    policies = evaluate_policies(handovers, load, overlap_price)
+    masks = build_class_masks(evaluation.compute_reactive_h(group.places))
+    auto_handovers = handovers[AUTO]
+    policies = evaluate_policies(handovers, masks, overlap_price)
     # The report's price is of overlap that holds nodes, and a switch chain's holds none.
     for of_class in policies[SWITCH]:
         policies[SWITCH][of_class] |= dict.fromkeys(_PRICED)
@@ -136,32 +139,33 @@ def _build_group(
                 RecommendationEvidence.from_handovers(handovers, overlap_price, waits)
             )
         ),
-        "days": day_bootstrap.count_days(ours.start_point),
+        "days": day_bootstrap.count_days(auto_handovers.start_point),
         "policies": policies,
         "against": {
-            b: _compare_with_baseline(ours, handovers[b], overlap_price) for b in BASELINES
+            baseline: _compare_with_baseline(auto_handovers, handovers[baseline], overlap_price)
+            for baseline in BASELINES
         },
     }
 
 
 def _compare_with_baseline(
-    ours: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
+    auto_handovers: HandoverOutcomes, baseline: HandoverOutcomes, overlap_price: float
 ) -> dict[str, Any]:
     """Return the savings of `auto` against a baseline.
 
     They are given in hours per hand-over, and as a sum over the judged hand-overs.
     """
-    count = len(ours.x_h)
-    saved = PairedDifference.from_outcomes(ours, baseline, 0.0)
-    cheaper = PairedDifference.from_outcomes(ours, baseline, overlap_price)
-    ends = _invert_interval(saved)
+    count = len(auto_handovers.x_h)
+    interruption = PairedDifference.from_outcomes(auto_handovers, baseline, 0.0)
+    cost = PairedDifference.from_outcomes(auto_handovers, baseline, overlap_price)
+    interval = _invert_interval(interruption)
     return {
-        "interruption_saved_h": -saved.mean_h,
-        "interruption_saved_h_ci": ends,
-        "interruption_saved_sum_h": -saved.mean_h * count,
-        "interruption_saved_sum_h_ci": [end * count for end in ends],
-        "cost_saved_h": -cheaper.mean_h,
-        "cost_saved_h_ci": _invert_interval(cheaper),
+        "interruption_saved_h": -interruption.mean_h,
+        "interruption_saved_h_ci": interval,
+        "interruption_saved_sum_h": -interruption.mean_h * count,
+        "interruption_saved_sum_h_ci": [end * count for end in interval],
+        "cost_saved_h": -cost.mean_h,
+        "cost_saved_h_ci": _invert_interval(cost),
     }
 
 
@@ -179,7 +183,7 @@ def _describe_pair(pair: HandoverPair, table: EpisodeTable) -> dict[str, Any]:
         "time_limit_s": pair.settings.time_limit_s,
         "every_s": pair.settings.every_s,
         "user_class": pair.user_class,
-        "why": pair.why,
+        "why": pair.reason,
         "episodes": len(table),
         "left_out": table.about.left_out,
         "beyond_trace": table.about.beyond_trace,

@@ -45,7 +45,7 @@ class HandoverPair:
 
     settings: PairSettings
     user_class: str
-    why: str
+    reason: str
     """Where its size, time limit and user come from."""
 
     @property
@@ -69,7 +69,9 @@ class ReportWindow:
         return max(0, (self.until - self.since) // DAY_S)
 
 
-def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 0) -> ReportWindow:
+def compute_window(
+    jobs: Sequence[SimJob], options: ReportOptions, limit_s: int = 0
+) -> ReportWindow:
     """Compute the window. Days at the ends of a log are left out, since the log does not tell
     enough of them.
 
@@ -78,22 +80,22 @@ def compute_window(jobs: Sequence[SimJob], asked: ReportOptions, limit_s: int = 
     """
     first, last = jobs[0].submit, jobs[-1].submit
     until = last - 2 * limit_s
-    if asked.until is not None:
-        until = min(until, parse_instant(asked.until, "--until"))
+    if options.until is not None:
+        until = min(until, parse_instant(options.until, "--until"))
     return ReportWindow(
-        since=max(round_to_midnight(first + LEAD_IN_S), parse_since(asked.since, until)),
+        since=max(round_to_midnight(first + LEAD_IN_S), parse_since(options.since, until)),
         until=until,
     )
 
 
-def check_window(jobs: Sequence[SimJob], asked: ReportOptions) -> None:
+def check_window(jobs: Sequence[SimJob], options: ReportOptions) -> None:
     """Raises InputError if the options ask for days that the log does not have. That is a typing
     error, not a site with too little history."""
     first, last = jobs[0].submit, jobs[-1].submit
-    until = last if asked.until is None else parse_instant(asked.until, "--until")
-    since = parse_since(asked.since, until)
+    until = last if options.until is None else parse_instant(options.until, "--until")
+    since = parse_since(options.since, until)
     if since >= until or since > last or until < first:
-        days = f"--since {asked.since} and --until {asked.until or 'its end'}"
+        days = f"--since {options.since} and --until {options.until or 'its end'}"
         raise InputError(
             f"the log has no day between {days}: "
             f"it begins on {_format_day(first)} and ends on {_format_day(last)}"
@@ -120,77 +122,86 @@ def parse_since(text: str, until: int) -> int:
 
 
 def choose_pairs(
-    jobs: Sequence[SimJob], params: Params, asked: ReportOptions
+    jobs: Sequence[SimJob], params: Params, options: ReportOptions
 ) -> list[HandoverPair]:
     """Choose a pair for each partition, size and user class. Raises InputError if there can be
     none."""
-    window = compute_window(jobs, asked)
-    mine = [job for job in jobs if window.since <= job.submit < window.until] or list(jobs)
-    names = _choose_partitions(mine, params, asked.partitions)
-    found = [
-        pair for name in names for pair in _choose_partition_pairs(mine, jobs, params, name, asked)
+    window = compute_window(jobs, options)
+    window_jobs = [job for job in jobs if window.since <= job.submit < window.until] or list(jobs)
+    names = _choose_partitions(window_jobs, params, options.partitions)
+    pairs = [
+        pair
+        for name in names
+        for pair in _choose_partition_pairs(window_jobs, jobs, params, name, options)
     ]
-    if not found:
+    if not pairs:
         raise InputError(
             f"no job ran in {', '.join(names) or 'any partition'}, so there is no usual size: "
             "give --nodes and --time-limit"
         )
-    for pair in found:
+    for pair in pairs:
         # A window without start points is no fault of the input: the report says so.
-        one = replace(pair.settings, until=max(pair.settings.until, pair.settings.since + 1))
-        one.check_feasible(params)
-    return found
+        settings = replace(pair.settings, until=max(pair.settings.until, pair.settings.since + 1))
+        settings.check_feasible(params)
+    return pairs
 
 
-def _choose_partitions(jobs: Sequence[SimJob], params: Params, given: Sequence[str]) -> list[str]:
-    known = [partition.name for partition in params.partitions]
-    for name in given:
-        if name not in known:
+def _choose_partitions(jobs: Sequence[SimJob], params: Params, names: Sequence[str]) -> list[str]:
+    known_names = [partition.name for partition in params.partitions]
+    for name in names:
+        if name not in known_names:
             raise InputError(
-                f"the cluster file has no partition {name!r}: choose one of {', '.join(known)}"
+                f"the cluster file has no partition {name!r}: "
+                f"choose one of {', '.join(known_names)}"
             )
-    return list(dict.fromkeys(given)) or list_busy_partitions(jobs, params)
+    return list(dict.fromkeys(names)) or list_busy_partitions(jobs, params)
 
 
 def _choose_partition_pairs(
-    mine: Sequence[SimJob], jobs: Sequence[SimJob], params: Params, name: str, asked: ReportOptions
+    window_jobs: Sequence[SimJob],
+    jobs: Sequence[SimJob],
+    params: Params,
+    name: str,
+    options: ReportOptions,
 ) -> Iterator[HandoverPair]:
-    seen = find_representative_pair(mine, params, name)
-    limit_s = _choose_limit_s(asked, seen)
-    widths = tuple(dict.fromkeys(asked.nodes)) or (seen.nodes if seen else ())
+    usual_pair = find_representative_pair(window_jobs, params, name)
+    limit_s = _choose_limit_s(options, usual_pair)
+    widths = tuple(dict.fromkeys(options.nodes)) or (usual_pair.nodes if usual_pair else ())
     if limit_s is None or not widths:
         return
-    window = compute_window(jobs, asked, limit_s)
+    window = compute_window(jobs, options, limit_s)
     for nodes in widths:
-        plain = PairSettings(
+        settings = PairSettings(
             nodes=nodes,
             time_limit_s=limit_s,
-            every_s=parse_duration_s(asked.every, "--every"),
+            every_s=parse_duration_s(options.every, "--every"),
             since=window.since,
             until=window.until,
             partition=name,
         )
-        why = _explain_choice(asked, seen)
-        yield HandoverPair(settings=plain, user_class=OWN, why=why)
+        reason = _explain_choice(options, usual_pair)
+        yield HandoverPair(settings=settings, user_class=OWN, reason=reason)
         heaviest = (
-            find_heaviest_user(mine, params, name) if params.priority_weight_fairshare else None
+            find_heaviest_user(window_jobs, params, name)
+            if params.priority_weight_fairshare
+            else None
         )
         if heaviest is not None:
             user, account = heaviest
-            theirs = replace(plain, user=user, account=account)
-            yield HandoverPair(settings=theirs, user_class=HEAVIEST, why=why)
+            user_settings = replace(settings, user=user, account=account)
+            yield HandoverPair(settings=user_settings, user_class=HEAVIEST, reason=reason)
 
 
-def _choose_limit_s(asked: ReportOptions, seen: RepresentativePair | None) -> int | None:
-    if asked.time_limit is not None:
-        return parse_duration_s(asked.time_limit, "--time-limit")
-    return None if seen is None else seen.time_limit_s
+def _choose_limit_s(options: ReportOptions, usual_pair: RepresentativePair | None) -> int | None:
+    if options.time_limit is not None:
+        return parse_duration_s(options.time_limit, "--time-limit")
+    return None if usual_pair is None else usual_pair.time_limit_s
 
 
-def _explain_choice(asked: ReportOptions, seen: RepresentativePair | None) -> str:
-    if asked.nodes and asked.time_limit:
+def _explain_choice(options: ReportOptions, usual_pair: RepresentativePair | None) -> str:
+    if options.nodes and options.time_limit:
         return "as asked"
-    share = 0.0 if seen is None else seen.share
-    if asked.nodes or asked.time_limit:
+    share = 0.0 if usual_pair is None else usual_pair.share
+    if options.nodes or options.time_limit:
         return "as asked, and the partition's most used long jobs"
     return f"the partition's most used long jobs: {share:.0%} of its node-hours"

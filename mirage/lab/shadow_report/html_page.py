@@ -31,13 +31,14 @@ def render_page(document: dict[str, Any]) -> str:
 
 
 def _render_lines(document: dict[str, Any]) -> Iterator[str]:
-    told = document["recommendation"]
+    recommendation = document["recommendation"]
     yield "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
     yield "<meta name='viewport' content='width=device-width'>"
     yield f"<title>Mirage: shadow report of {escape(document['cluster'])}</title>"
     yield f"<style>{_STYLE}{STYLE}</style></head><body>\n"
     yield f"<h1>Had Mirage acted on {escape(document['cluster'])}</h1>\n"
-    yield f"<p class='advice'>{escape(told['advice'])}</p>\n<p>{escape(told['reason'])}</p>\n"
+    yield f"<p class='advice'>{escape(recommendation['advice'])}</p>\n"
+    yield f"<p>{escape(recommendation['reason'])}</p>\n"
     for line in describe_pairs(document):
         yield f"<p>{escape(line)}</p>\n"
     for place, group in enumerate(document["groups"]):
@@ -58,8 +59,8 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
         yield f"<th scope='col'>{escape(heading)}</th>"
     yield "</tr></thead><tbody>\n"
     for name in list_shown(group["policies"]):
-        told = group["policies"][name]["all"]
-        cells = [format_cell(told, figure, digits) for _, figure, digits in COLUMNS]
+        figures = group["policies"][name]["all"]
+        cells = [format_cell(figures, figure, digits) for _, figure, digits in COLUMNS]
         yield f"<tr><th scope='row'>{escape(NAMES.get(name, name))}</th>"
         yield from (f"<td>{escape(text)}</td>" for text in (*cells, format_saving(group, name)))
         yield "</tr>\n"

@@ -64,35 +64,35 @@ class SiteHistory:
         params = load_params(file)
         return cls(settings.cluster.name, params, database_setup.open_store(settings))
 
-    def export_log(self, folder: Path, asked: ReportOptions, output: StudyOutput) -> JobLog:
+    def export_log(self, folder: Path, options: ReportOptions, output: StudyOutput) -> JobLog:
         """Write the stored jobs that the window needs as a trace in `folder`."""
         path = folder / _FILE
         with self.store.read() as tx:
-            named = clusters.list_cluster_names(tx).items()
-            mine = next((cluster_id for cluster_id, name in named if name == self.name), None)
-            last = None if mine is None else job_history.read_last_submission(tx, mine)
-            if mine is None or last is None:
+            names = clusters.list_cluster_names(tx).items()
+            cluster_id = next((cluster_id for cluster_id, name in names if name == self.name), None)
+            last = None if cluster_id is None else job_history.read_last_submission(tx, cluster_id)
+            if cluster_id is None or last is None:
                 raise InputError(
                     f"no job of cluster {self.name} is stored yet: run the service for some weeks, "
                     "or load a log with `mirage ingest`"
                 )
-            until = last if asked.until is None else parse_instant(asked.until, "--until")
-            since = max(0, parse_since(asked.since, until) - BEFORE_S)
-            count = job_history.count_jobs(tx, mine)
-            with output.show_progress("reading the job history", count) as told:
-                write_history(tx, mine, path, since, told)
+            until = last if options.until is None else parse_instant(options.until, "--until")
+            since = max(0, parse_since(options.since, until) - BEFORE_S)
+            count = job_history.count_jobs(tx, cluster_id)
+            with output.show_progress("reading the job history", count) as on_rows:
+                write_history(tx, cluster_id, path, since, on_rows)
         return JobLog(path, f"the history of {self.name}")
 
-    def count_released_while_away(self, asked: ReportOptions) -> int:
+    def count_released_while_away(self, options: ReportOptions) -> int:
         """Count the window's hand-overs that Slurm released by a plan while Mirage was away."""
         with self.store.read() as tx:
-            named = clusters.list_cluster_names(tx).items()
-            mine = next((cluster_id for cluster_id, name in named if name == self.name), 0)
+            names = clusters.list_cluster_names(tx).items()
+            cluster_id = next((cluster_id for cluster_id, name in names if name == self.name), 0)
             until = int(time.time())
-            if asked.until is not None:
-                until = parse_instant(asked.until, "--until")
-            since = parse_since(asked.since, until)
-            span = OutcomeSpan(cluster_id=mine, since=since, until=until)
+            if options.until is not None:
+                until = parse_instant(options.until, "--until")
+            since = parse_since(options.since, until)
+            span = OutcomeSpan(cluster_id=cluster_id, since=since, until=until)
             return handover_outcomes.count_while_away(tx, span)
 
     def save_report(self, document: Mapping[str, Any]) -> None:

@@ -23,8 +23,10 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
             f"{document['overlap_price']:g} h."
         )
     for pair in document["pairs"]:
-        beyond = f"; {pair['left_out']} start points gave no hand-over" if pair["left_out"] else ""
-        yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{beyond}"
+        left_out = (
+            f"; {pair['left_out']} start points gave no hand-over" if pair["left_out"] else ""
+        )
+        yield f"- {pair['name']} ({pair['why']}): {pair['episodes']} hand-overs{left_out}"
     for waits in document.get("waits", ()):  # a stored report may be older
         yield (
             f"Partition {waits['partition']}: {waits['jobs']:,} jobs waited "
@@ -33,27 +35,34 @@ def describe_pairs(document: dict[str, Any]) -> Iterator[str]:
         )
     if document["pairs"] and not document.get("waits", ("older",)):
         yield "The log has no waits that the replay's can be compared with."
-    away = document.get("released_while_away")  # None: of a log
-    if away:
+    away_count = document.get("released_while_away")  # None if the report is of a log
+    if away_count:
         yield (
-            f"In this time Slurm released the next link of {away:,} hand-over{'s' * (away != 1)} "
+            f"In this time Slurm released the next link of {away_count:,} "
+            f"hand-over{'s' * (away_count != 1)} "
             "by a plan while Mirage was away."
         )
 
 
 def format_title(group: dict[str, Any]) -> str:
     count = group["policies"][REACTIVE]["all"]["episodes"]
-    what = "All" if group["by"] == "all" else f"By {group['by']}: {group['name']}"
-    return f"{what}: mean of {count} hand-overs on {group['days']} days [95 % interval over days]"
+    subject = "All" if group["by"] == "all" else f"By {group['by']}: {group['name']}"
+    return (
+        f"{subject}: mean of {count} hand-overs on {group['days']} days [95 % interval over days]"
+    )
 
 
-def format_cell(told: dict[str, Any], figure: str, digits: int, *, short: bool = False) -> str:
+def format_cell(figures: dict[str, Any], figure: str, digits: int, *, short: bool = False) -> str:
     """Format a figure with its interval, or without it if `short`."""
-    value, ends = told[figure], told[f"{figure}_ci"]
+    value, interval = figures[figure], figures[f"{figure}_ci"]
     if value is None:
         return ""
-    between = "" if ends is None or short else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
-    return f"{value:.{digits}f}{between}"
+    brackets = (
+        ""
+        if interval is None or short
+        else f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+    )
+    return f"{value:.{digits}f}{brackets}"
 
 
 def format_saving(group: dict[str, Any], name: str) -> str:

@@ -50,7 +50,7 @@ class ShadowStudy:
 
     log: JobLog
     params: Params
-    taken: replay.Replay
+    trace_replay: replay.Replay
     """The log as it is replayed on `params`."""
     folder: Path
     """The folder of the tables."""
@@ -62,62 +62,62 @@ class ShadowStudy:
     its pair."""
 
 
-def build_report(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Document:
+def build_report(study: ShadowStudy, options: ReportOptions, output: StudyOutput) -> Document:
     """Build the report. Raises InputError if the log has no job to replay, or none on the days
     asked for."""
-    log, params, taken = study.log, study.params, study.taken
-    replayed = taken.workload.jobs
-    if not replayed:
-        raise InputError(f"{log.path}: {_explain_no_jobs(taken)}")
-    check_window(replayed, asked)
-    made = _build_tables(study, asked, output)
-    if made:
-        told = _evaluate_tables(study, made, output)
+    log, params, trace_replay = study.log, study.params, study.trace_replay
+    jobs = trace_replay.workload.jobs
+    if not jobs:
+        raise InputError(f"{log.path}: {_explain_no_jobs(trace_replay)}")
+    check_window(jobs, options)
+    tables = _build_tables(study, options, output)
+    if tables:
+        document = _evaluate_tables(study, tables, output)
     else:
-        told = build_empty_document(compute_window(replayed, asked).days)
-    return told | {
+        document = build_empty_document(compute_window(jobs, options).days)
+    return document | {
         "trace": log.name,
         "cluster": params.name,
         "accrue_always": params.accrue_always,
         "overlap_price": study.overlap_price,
-        "rows": _count_rows(taken),
+        "rows": _count_rows(trace_replay),
     }
 
 
-def _count_rows(taken: replay.Replay) -> Document:
+def _count_rows(trace_replay: replay.Replay) -> Document:
     """Count the log's rows by what became of them. Only numbers are kept: jobs are personal."""
     return {
-        "read": taken.read,
-        "replayed": len(taken.workload),
-        "refused": taken.refused,
-        "skipped": taken.skipped,
-        "assumed": taken.assumed,
+        "read": trace_replay.read,
+        "replayed": len(trace_replay.workload),
+        "refused": trace_replay.refused,
+        "skipped": trace_replay.skipped,
+        "assumed": trace_replay.assumed,
     }
 
 
-def _explain_no_jobs(taken: replay.Replay) -> str:
+def _explain_no_jobs(trace_replay: replay.Replay) -> str:
     """Explain why a log has no job to replay."""
-    if not taken.read:
+    if not trace_replay.read:
         return "it holds no jobs"
-    out = [*taken.refused.items(), *taken.skipped.items()]
-    why = ", ".join(f"{reason} ({rows})" for reason, rows in out)
-    return f"not one of {taken.read} rows can be replayed: {why}"
+    left_out = [*trace_replay.refused.items(), *trace_replay.skipped.items()]
+    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in left_out)
+    return f"not one of {trace_replay.read} rows can be replayed: {reasons}"
 
 
-def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput) -> Tables:
+def _build_tables(study: ShadowStudy, options: ReportOptions, output: StudyOutput) -> Tables:
     """Build a table for each pair that has start points and episodes."""
-    replayed = study.taken.workload.jobs
-    pairs = choose_pairs(replayed, study.params, asked)
-    wanted = [pair for pair in pairs if len(pair.settings.start_points)]
-    made: Tables = []
-    for number, pair in enumerate(wanted, start=1):
-        study.announce(number, len(wanted), pair.name)
+    jobs = study.trace_replay.workload.jobs
+    pairs = choose_pairs(jobs, study.params, options)
+    pairs_to_build = [pair for pair in pairs if len(pair.settings.start_points)]
+    tables: Tables = []
+    for number, pair in enumerate(pairs_to_build, start=1):
+        study.announce(number, len(pairs_to_build), pair.name)
         path = study.folder / f"pair-{number}.npz"
         try:
             plan = build_plan(
                 study.log.path,
                 study.params,
-                replayed,
+                jobs,
                 pair.settings,
                 timezone=study.log.timezone or "",
             )
@@ -125,26 +125,26 @@ def _build_tables(study: ShadowStudy, asked: ReportOptions, output: StudyOutput)
         except InputError as error:
             output.warn(f"{pair.name}: {error}")
             continue
-        made.append((pair, path, table))
-    return made
+        tables.append((pair, path, table))
+    return tables
 
 
-def _evaluate_tables(study: ShadowStudy, made: Tables, output: StudyOutput) -> Document:
+def _evaluate_tables(study: ShadowStudy, tables: Tables, output: StudyOutput) -> Document:
     request = EvaluationRequest(
-        paths=[path for _, path, _ in made],
-        tables=[table for _, _, table in made],
+        paths=[path for _, path, _ in tables],
+        tables=[table for _, _, table in tables],
         names=JUDGED,
         models=study.models,
         overlap_price=study.overlap_price,
     )
-    judged = run_evaluation(request, output)
-    pairs = [pair for pair, _, _ in made]
-    waits = _compare_waits(study.taken, study.params, pairs)
-    return build_document(pairs, judged, study.overlap_price, waits)
+    evaluation = run_evaluation(request, output)
+    pairs = [pair for pair, _, _ in tables]
+    waits = _compare_waits(study.trace_replay, study.params, pairs)
+    return build_document(pairs, evaluation, study.overlap_price, waits)
 
 
 def _compare_waits(
-    taken: Replay, params: Params, pairs: Iterable[HandoverPair]
+    trace_replay: Replay, params: Params, pairs: Iterable[HandoverPair]
 ) -> Mapping[str, LogWaits]:
     """Replay the log, and compare the mean waits of each of the pairs' partitions.
 
@@ -153,30 +153,30 @@ def _compare_waits(
     """
     since: dict[str, int] = {}
     for pair in pairs:
-        named, begin = pair.settings.partition, pair.settings.since
-        since[named] = min(begin, since.get(named, begin))
-    submit, sim = taken.workload.submit, build_simulator(taken, params)
-    run_to_log_end(taken, sim)
-    partitions = np.array([get_partition(job, params).name for job in taken.workload.jobs])
-    found = {}
+        partition, begin = pair.settings.partition, pair.settings.since
+        since[partition] = min(begin, since.get(partition, begin))
+    submit, sim = trace_replay.workload.submit, build_simulator(trace_replay, params)
+    run_to_log_end(trace_replay, sim)
+    partitions = np.array([get_partition(job, params).name for job in trace_replay.workload.jobs])
+    log_waits = {}
     for name, begin in since.items():
         window = Window(begin=begin, end=int(submit.max()) + 1)
-        rows = mask_judged_jobs(submit, sim.start, taken.logged, window)
-        rows &= (partitions == name) & _mask_prompt_jobs(taken)
+        rows = mask_judged_jobs(submit, sim.start, trace_replay.logged, window)
+        rows &= (partitions == name) & _mask_prompt_jobs(trace_replay)
         if rows.any():
             logged_s, replayed_s = (
                 np.maximum(start[rows] - submit[rows], 0)
-                for start in (taken.logged.start, sim.start)
+                for start in (trace_replay.logged.start, sim.start)
             )
-            found[name] = LogWaits(
+            log_waits[name] = LogWaits(
                 partition=name,
                 jobs=int(rows.sum()),
                 logged_h=float(logged_s.mean() / HOUR_S),
                 replayed_h=float(replayed_s.mean() / HOUR_S),
             )
-    return found
+    return log_waits
 
 
-def _mask_prompt_jobs(taken: Replay) -> Flags:
+def _mask_prompt_jobs(trace_replay: Replay) -> Flags:
     """The jobs that no dependency, hold or begin time kept waiting, as far as the log tells."""
-    return taken.logged.eligible - taken.workload.submit <= MINUTE_S
+    return trace_replay.logged.eligible - trace_replay.workload.submit <= MINUTE_S

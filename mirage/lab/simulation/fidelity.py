@@ -84,35 +84,35 @@ def measure_fidelity(submit: Ints, start: Ints, logged: LoggedOutcomes, window: 
     """Compute the figures for a replay's starts. `start` is in epoch seconds, -1 for never, row for
     row with the log's."""
     rows = mask_judged_jobs(submit, start, logged, window)
-    at = submit[rows]
-    log_h = np.maximum(logged.start[rows] - at, 0) / HOUR_S
-    sim_h = np.maximum(start[rows] - at, 0) / HOUR_S
-    weeks = [week for week in summarize_weeks(at, log_h, sim_h) if window.has_most_of(week)]
+    submitted = submit[rows]
+    log_h = np.maximum(logged.start[rows] - submitted, 0) / HOUR_S
+    sim_h = np.maximum(start[rows] - submitted, 0) / HOUR_S
+    weeks = [week for week in summarize_weeks(submitted, log_h, sim_h) if window.has_most_of(week)]
     by_week = [(week.logged_h, week.simulated_h) for week in weeks]
     weekly_log, weekly_sim = np.array(by_week, np.float64).reshape(-1, 2).T
-    some = len(at) > 0
+    has_jobs = len(submitted) > 0
     return Fidelity(
-        jobs=len(at),
-        wait_mae_h=float(np.abs(log_h - sim_h).mean()) if some else None,
+        jobs=len(submitted),
+        wait_mae_h=float(np.abs(log_h - sim_h).mean()) if has_jobs else None,
         spearman=compute_correlation(rank_values(log_h), rank_values(sim_h)),
         weekly_corr=compute_correlation(weekly_log, weekly_sim),
-        mean_ratio=float(sim_h.mean() / log_h.mean()) if some and log_h.any() else None,
-        late_eligible=_count_late(at, logged.eligible[rows]),
+        mean_ratio=float(sim_h.mean() / log_h.mean()) if has_jobs and log_h.any() else None,
+        late_eligible=_count_late(submitted, logged.eligible[rows]),
         weeks=tuple(weeks),
     )
 
 
 def _count_late(submit: Ints, eligible: Ints) -> int | None:
-    known = eligible >= 0
-    return int((eligible - submit > _LATE_S)[known].sum()) if known.any() else None
+    is_known = eligible >= 0
+    return int((eligible - submit > _LATE_S)[is_known].sum()) if is_known.any() else None
 
 
 def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, ...]:
     """Mean waits by week of submission, for weeks that have jobs."""
     begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
-    weeks, which, jobs = np.unique(begins, return_inverse=True, return_counts=True)
-    log_sum = np.bincount(which, log_h, len(weeks))
-    sim_sum = np.bincount(which, sim_h, len(weeks))
+    weeks, week_of, jobs = np.unique(begins, return_inverse=True, return_counts=True)
+    log_sum = np.bincount(week_of, log_h, len(weeks))
+    sim_sum = np.bincount(week_of, sim_h, len(weeks))
     return tuple(
         Week(
             begin=int(weeks[i]),
@@ -126,10 +126,10 @@ def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, .
 
 def rank_values(values: Floats) -> Floats:
     """Ranks from 1; equal values share the mean of theirs."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    shared: Floats = (last - (counts - 1) / 2)[which]
-    return shared
+    _, value_of, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(counts)
+    ranks: Floats = (last_rank - (counts - 1) / 2)[value_of]
+    return ranks
 
 
 def compute_correlation(a: Floats, b: Floats) -> float | None:

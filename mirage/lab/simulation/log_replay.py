@@ -14,49 +14,49 @@ _NAMED = 5
 """The most jobs that are named for each kind of bad row."""
 
 
-def choose_judged_window(taken: Replay, begin: int | None, until: int | None) -> Window:
+def choose_judged_window(replay: Replay, begin: int | None, until: int | None) -> Window:
     """Choose the submissions that are judged, in epoch seconds; None: as the log suggests.
 
     Raises InputError where a given instant leaves none.
     """
-    given = choose_window(taken.workload.submit, taken.logged)
+    suggested = choose_window(replay.workload.submit, replay.logged)
     window = Window(
-        begin=given.begin if begin is None else begin,
-        end=given.end if until is None else until,
+        begin=suggested.begin if begin is None else begin,
+        end=suggested.end if until is None else until,
     )
-    asked = begin is not None or until is not None
-    if asked and window.begin >= window.end:
+    is_chosen = begin is not None or until is not None
+    if is_chosen and window.begin >= window.end:
         raise InputError("--from must be before --until and before the trace's last submission")
     return window
 
 
-def build_document(taken: Replay, report: SimulationReport, version: str) -> dict[str, Any]:
+def build_document(replay: Replay, report: SimulationReport, version: str) -> dict[str, Any]:
     """Build the document that `mirage simulate --json` prints. `version`: the cluster file's
     SLURM_VERSION."""
-    told = asdict(report)
-    window = told.pop("window")
-    if told["fidelity"] is not None:
-        told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
+    document = asdict(report)
+    window = document.pop("window")
+    if document["fidelity"] is not None:
+        document["fidelity"] |= {"from": window["begin"], "until": window["end"]}
     planner = {
         "slurm_version": version,
         "planned_as": str(find_release(version)),
         "planner_checked": not is_unchecked(version),
     }
-    return told | planner | {"rows": summarize_rows(taken)}
+    return document | planner | {"rows": summarize_rows(replay)}
 
 
-def summarize_rows(taken: Replay) -> dict[str, Any]:
+def summarize_rows(replay: Replay) -> dict[str, Any]:
     """Count the log's rows. `read` is the sum of jobs, refused rows and skipped rows; the other
     rows are counted by kind and reason."""
-    return {"read": taken.read, **count_rows_by_reason(taken)}
+    return {"read": replay.read, **count_rows_by_reason(replay)}
 
 
-def count_rows_by_reason(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
+def count_rows_by_reason(replay: Replay) -> dict[str, dict[str, dict[str, Any]]]:
     """Count the rows that are not replayed as they stand, by kind and reason; some are named."""
-    kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
+    kinds = {"refused": replay.refused, "skipped": replay.skipped, "assumed": replay.assumed}
     return {
         kind: {
-            reason: {"rows": rows, "first": taken.rows_by_reason.get(reason, [])[:_NAMED]}
+            reason: {"rows": rows, "first": replay.rows_by_reason.get(reason, [])[:_NAMED]}
             for reason, rows in sorted(reasons.items())
         }
         for kind, reasons in kinds.items()

@@ -70,31 +70,31 @@ def build_simulator(replay: Replay, params: Params) -> Simulator:
 
 
 def simulate_replay(
-    replay: Replay, sim: Simulator, window: Window | None, told: ProgressCallback | None
+    replay: Replay, sim: Simulator, window: Window | None, on_progress: ProgressCallback | None
 ) -> SimulationReport:
     """Run `sim` to the end of all its jobs, or to the end of the log if jobs still ran then.
 
     `sim` was built for the replay.
     """
-    made = replay.workload
-    began = time.perf_counter()
-    if told is not None:
-        _advance_by_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
+    workload = replay.workload
+    clock_start = time.perf_counter()
+    if on_progress is not None:
+        _advance_by_weeks(sim, int(workload.submit[0]), int(workload.submit[-1]), on_progress)
     run_to_log_end(replay, sim)
-    wall_s = time.perf_counter() - began
-    window = window or choose_window(made.submit, replay.logged)
-    until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
-    waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
-    found = measure_fidelity(made.submit, sim.start, replay.logged, window)
+    wall_s = time.perf_counter() - clock_start
+    window = window or choose_window(workload.submit, replay.logged)
+    until = replay.until or max(int(sim.end.max()), int(workload.submit[-1]))
+    waits_h = ((sim.start - workload.submit) / HOUR_S)[sim.start >= 0]
+    fidelity = measure_fidelity(workload.submit, sim.start, replay.logged, window)
     return SimulationReport(
-        jobs=len(made),
+        jobs=len(workload),
         started=len(waits_h),
-        simulated_s=until - int(made.submit[0]),
+        simulated_s=until - int(workload.submit[0]),
         wall_s=wall_s,
-        jobs_per_s=len(made) / wall_s,
+        jobs_per_s=len(workload) / wall_s,
         wait_h=_compute_wait_hours(waits_h),
-        fidelity=found if found.jobs else None,
-        not_judged=None if found.jobs else _explain_not_judged(replay, window),
+        fidelity=fidelity if fidelity.jobs else None,
+        not_judged=None if fidelity.jobs else _explain_not_judged(replay, window),
         window=window,
     )
 
@@ -107,10 +107,10 @@ def run_to_log_end(replay: Replay, sim: Simulator) -> None:
         sim.advance_quietly(replay.until)
 
 
-def _advance_by_weeks(sim: Simulator, first: int, last: int, told: ProgressCallback) -> None:
-    for at in range(first + WEEK_S, last, WEEK_S):
-        sim.advance_quietly(at)
-        told((at - first) / (last - first))
+def _advance_by_weeks(sim: Simulator, first: int, last: int, on_progress: ProgressCallback) -> None:
+    for instant in range(first + WEEK_S, last, WEEK_S):
+        sim.advance_quietly(instant)
+        on_progress((instant - first) / (last - first))
 
 
 def _explain_not_judged(replay: Replay, window: Window) -> str:
@@ -123,8 +123,8 @@ def _explain_not_judged(replay: Replay, window: Window) -> str:
 
 
 def _format_reasons(replay: Replay) -> str:
-    out = [*replay.refused.items(), *replay.skipped.items()]
-    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in out)
+    left_out = [*replay.refused.items(), *replay.skipped.items()]
+    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in left_out)
     return f": {reasons}" if reasons else ""
 
 
@@ -148,27 +148,27 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
     params = sim.params
     states = [sim.get_job_state(row) for row in range(len(jobs))]
     start, end = _mask_unknown(sim.start), _mask_unknown(sim.end)
-    given = _JobResources(params)
-    cpus, memory_mib, gpus = zip(*(given.compute_total(job) for job in jobs), strict=True)
-    text, whole = pa.string(), pa.int64()
+    resources = _JobResources(params)
+    cpus, memory_mib, gpus = zip(*(resources.compute_total(job) for job in jobs), strict=True)
+    string, integer = pa.string(), pa.int64()
     columns = {
-        "job_id": pa.array([str(job.job_id) for job in jobs], text),
-        "user": pa.array([job.user for job in jobs], text),
-        "account": pa.array([job.account for job in jobs], text),
-        "partition": pa.array([job.partition or params.partitions[0].name for job in jobs], text),
-        "qos": pa.array([job.qos for job in jobs], text),
-        "state": pa.array([state.value for state in states], text),
-        "submit": pa.array(replay.workload.submit, whole),
-        "eligible": pa.nulls(len(jobs), whole),
+        "job_id": pa.array([str(job.job_id) for job in jobs], string),
+        "user": pa.array([job.user for job in jobs], string),
+        "account": pa.array([job.account for job in jobs], string),
+        "partition": pa.array([job.partition or params.partitions[0].name for job in jobs], string),
+        "qos": pa.array([job.qos for job in jobs], string),
+        "state": pa.array([state.value for state in states], string),
+        "submit": pa.array(replay.workload.submit, integer),
+        "eligible": pa.nulls(len(jobs), integer),
         "start": start,
         "end": end,
-        "timelimit_s": pa.array([job.time_limit_s for job in jobs], whole),
-        "nodes": pa.array([job.nodes for job in jobs], whole),
-        "gpus": pa.array(gpus, whole),
-        "cpus": pa.array(cpus, whole),
-        "memory_mib": pa.array(memory_mib, whole),
-        "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], text),
-        "name": pa.array([job.name for job in jobs], text),
+        "timelimit_s": pa.array([job.time_limit_s for job in jobs], integer),
+        "nodes": pa.array([job.nodes for job in jobs], integer),
+        "gpus": pa.array(gpus, integer),
+        "cpus": pa.array(cpus, integer),
+        "memory_mib": pa.array(memory_mib, integer),
+        "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], string),
+        "name": pa.array([job.name for job in jobs], string),
         "logged_start": _mask_unknown(replay.logged.start),
         "logged_end": _mask_unknown(replay.logged.end),
     }
@@ -183,7 +183,9 @@ class _JobResources:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._least = {p.name: compute_least_resources(params, p) for p in params.partitions}
+        self._least_by_partition = {
+            p.name: compute_least_resources(params, p) for p in params.partitions
+        }
 
     def compute_total(self, job: SimJob) -> tuple[int, ...]:
         """Return CPUs, MiB and GPUs over all nodes of the job.
@@ -191,10 +193,10 @@ class _JobResources:
         For whole nodes of different sizes, each node counts as the smallest of the partition, as
         in the simulator.
         """
-        each = (max(job.cpus, 1), job.memory_mib, job.gpus)
+        node_amounts = (max(job.cpus, 1), job.memory_mib, job.gpus)
         if has_whole_nodes(job, self._params):
-            each = self._least[get_partition(job, self._params).name]
-        return tuple(job.nodes * amount for amount in each)
+            node_amounts = self._least_by_partition[get_partition(job, self._params).name]
+        return tuple(job.nodes * amount for amount in node_amounts)
 
 
 def _mask_unknown(instants: np.ndarray) -> pa.Array:

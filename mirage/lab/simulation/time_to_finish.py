@@ -16,7 +16,7 @@ from mirage.judging.policy_runner import OWN_PLAN, OWN_SAMPLE
 from mirage.lab.episodes.chains.log_jobs import LogJobs
 from mirage.lab.episodes.chains.work_run import Planner, Work, WorkRun, run_work
 from mirage.lab.episodes.chains.world_memory import WorldMemory
-from mirage.lab.evaluation.policy_evaluation import has_seen
+from mirage.lab.evaluation.policy_evaluation import has_learned_since
 from mirage.lab.simulation.fidelity import Window
 from mirage.lab.study_output import StudyOutput
 from mirage.policies.auto_policy import AutoPolicy
@@ -111,19 +111,23 @@ def _find_planner(
         rule = Quantile() if plan.work.style is Style.SWITCH else Quantile(last=OWN_SAMPLE)
         return Planner(policy=rule, by_links=True)
     if name not in NAMES and not is_model(name):
-        known = ", ".join((*NAMES, OWN_PLAN))
+        names = ", ".join((*NAMES, OWN_PLAN))
         raise InputError(
-            f"there is no policy {name!r}: choose one of {known}, or models/NAME/VERSION"
+            f"there is no policy {name!r}: choose one of {names}, or models/NAME/VERSION"
         )
     policy = get_policy(name, models)
-    if isinstance(policy, ModelPolicy) and has_seen(policy, cluster, plan.window.begin):
+    if isinstance(policy, ModelPolicy) and has_learned_since(policy, cluster, plan.window.begin):
         output.warn(f"{policy.name} was trained on these weeks, or later: its figures are too good")
     if isinstance(policy, AutoPolicy):
-        seen = {c.name for c in policy.candidates if has_seen(c, cluster, plan.window.begin)}
-        for one in sorted(seen):
-            output.warn(f"{one} was trained on these weeks, or later: auto does without it")
+        trained_names = {
+            c.name for c in policy.candidates if has_learned_since(c, cluster, plan.window.begin)
+        }
+        for trained_name in sorted(trained_names):
+            output.warn(
+                f"{trained_name} was trained on these weeks, or later: auto does without it"
+            )
         policy = replace(
-            policy, candidates=tuple(c for c in policy.candidates if c.name not in seen)
+            policy, candidates=tuple(c for c in policy.candidates if c.name not in trained_names)
         )
     return Planner(policy=policy, may_pin=name in MOVES_OFTEN)
 
@@ -149,31 +153,37 @@ def measure_finishes(
     runs: dict[str, list[WorkRun]] = {name: [] for name in planners}
     span_s = plan.window.end - plan.window.begin
     for i in range(plan.chains):
-        at = plan.window.begin + i * span_s // plan.chains
+        instant = plan.window.begin + i * span_s // plan.chains
         if memory is None:
-            sim.advance_quietly(at)
+            sim.advance_quietly(instant)
         else:
-            memory.follow_world(sim, at)
+            memory.follow_world(sim, instant)
         for name, planner in planners.items():
             fork = sim.fork(with_results=True)
-            own = memory.fork() if memory is not None and _needs_memory(planner) else None
-            runs[name].append(run_work(fork, plan.work, planner, log, at_most=at_most, memory=own))
+            own_memory = memory.fork() if memory is not None and _needs_memory(planner) else None
+            runs[name].append(
+                run_work(fork, plan.work, planner, log, at_most=at_most, memory=own_memory)
+            )
         if set_share is not None:
             set_share((i + 1) / plan.chains)
-    whole = [all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)]
-    if not any(whole):
+    are_finished = [
+        all(run.finished for run in chain) for chain in zip(*runs.values(), strict=True)
+    ]
+    if not any(are_finished):
         raise InputError(
             "no chain's work was done before the log's last submission: choose less --work"
         )
-    kept = {
-        name: [run for run, ended in zip(chains, whole, strict=True) if ended]
+    finished_runs = {
+        name: [run for run, is_finished in zip(chains, are_finished, strict=True) if is_finished]
         for name, chains in runs.items()
     }
-    kept[BOUND] = [_bound_run(run, plan.work) for run in next(iter(kept.values()))]
+    finished_runs[BOUND] = [
+        _bound_run(run, plan.work) for run in next(iter(finished_runs.values()))
+    ]
     return FinishReport(
-        policies={name: _summarize(chains, plan.work) for name, chains in kept.items()},
-        chains=sum(whole),
-        left_out=plan.chains - sum(whole),
+        policies={name: _summarize(chains, plan.work) for name, chains in finished_runs.items()},
+        chains=sum(are_finished),
+        left_out=plan.chains - sum(are_finished),
     )
 
 
@@ -187,28 +197,28 @@ def _bound_run(run: WorkRun, work: Work) -> WorkRun:
     Links of other styles than sequential start up beside their predecessors.
     """
     links = count_links(work)
-    began = run.began or run.submitted
+    first_start = run.first_start or run.submitted
     ran_s = work.work_s + links * work.startup_s
-    beside_s = 0 if work.style is Style.SEQUENTIAL else (links - 1) * work.startup_s
+    startup_overlap_s = 0 if work.style is Style.SEQUENTIAL else (links - 1) * work.startup_s
     return WorkRun(
         submitted=run.submitted,
-        began=began,
-        finished=began + ran_s - beside_s,
+        first_start=first_start,
+        finished=first_start + ran_s - startup_overlap_s,
         links=links,
         ran_s=ran_s,
-        idle_s=beside_s,
+        idle_s=startup_overlap_s,
     )
 
 
 def _summarize(runs: Sequence[WorkRun], work: Work) -> FinishFigures:
     days = np.array([((run.finished or 0) - run.submitted) / DAY_S for run in runs])
-    node_h = work.link.nodes / HOUR_S
+    node_hours_per_s = work.link.nodes / HOUR_S
     return FinishFigures(
         days=float(days.mean()),
         days_p90=float(np.quantile(days, 0.9)),
         interrupted_h=float(np.mean([run.interrupted_s for run in runs])) / HOUR_S,
-        node_hours=float(np.mean([run.ran_s for run in runs])) * node_h,
-        idle_node_hours=float(np.mean([run.idle_s for run in runs])) * node_h,
+        node_hours=float(np.mean([run.ran_s for run in runs])) * node_hours_per_s,
+        idle_node_hours=float(np.mean([run.idle_s for run in runs])) * node_hours_per_s,
         returns=float(np.mean([run.returns for run in runs])),
         links=float(np.mean([run.links for run in runs])),
     )

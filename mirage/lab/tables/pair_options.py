@@ -18,7 +18,7 @@ _SHORT = re.compile(r"(\d+)([smhd])")
 
 
 def build_pair_settings(
-    replayed: Sequence[SimJob],
+    jobs: Sequence[SimJob],
     nodes: int,
     time_limit: str,
     every: str,
@@ -30,8 +30,8 @@ def build_pair_settings(
     Raises InputError for words that have no meaning.
     """
     limit_s = parse_duration_s(time_limit, "--time-limit")
-    first, last = replayed[0].submit, replayed[-1].submit
-    found = PairSettings(
+    first, last = jobs[0].submit, jobs[-1].submit
+    settings = PairSettings(
         nodes=nodes,
         time_limit_s=limit_s,
         every_s=parse_duration_s(every, "--every"),
@@ -40,26 +40,28 @@ def build_pair_settings(
         else parse_instant(since, "--from"),
         until=last - 2 * limit_s if until is None else parse_instant(until, "--until"),
     )
-    if (since and found.since > last) or (until and found.until < first):
-        days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
+    if (since and settings.since > last) or (until and settings.until < first):
+        days = (
+            datetime.fromtimestamp(instant, UTC).date().isoformat() for instant in (first, last)
+        )
         raise InputError(
             f"--from and --until lie outside the trace: it has submissions of {' to '.join(days)}"
         )
-    return found
+    return settings
 
 
-def choose_account(replayed: Sequence[SimJob], user: str, account: str) -> str:
+def choose_account(jobs: Sequence[SimJob], user: str, account: str) -> str:
     """Return the given account, else the account of the user. Raises InputError if the account
     is not the user's."""
     if account:
-        check_account(replayed, user, account)
-    return account or (find_account(replayed, user) if user else "")
+        check_account(jobs, user, account)
+    return account or (find_account(jobs, user) if user else "")
 
 
 def parse_duration_s(text: str, option: str) -> int:
-    short = _SHORT.fullmatch(text.strip().lower())
-    if short:
-        return int(short[1]) * _UNITS_S[short[2]]
+    match = _SHORT.fullmatch(text.strip().lower())
+    if match:
+        return int(match[1]) * _UNITS_S[match[2]]
     try:
         seconds = parse_time_limit(text)
     except MalformedText:
@@ -71,11 +73,11 @@ def parse_duration_s(text: str, option: str) -> int:
 
 def parse_instant(text: str, option: str) -> int:
     try:
-        at = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         raise InputError(f"{option} {text}: not a date such as 2023-02-13") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
 
 
-def round_to_midnight(at: int) -> int:
-    return -(-at // DAY_S) * DAY_S
+def round_to_midnight(instant: int) -> int:
+    return -(-instant // DAY_S) * DAY_S

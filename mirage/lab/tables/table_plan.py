@@ -21,12 +21,12 @@ _MANY_BEYOND = 0.01
 def build_plan(
     trace: Path,
     params: Params,
-    replayed: Sequence[SimJob],
+    jobs: Sequence[SimJob],
     settings: PairSettings,
     load: float = 1.0,
     timezone: str = "",
 ) -> TablePlan:
-    """Build the plan. `replayed`: the jobs of the trace at that load, its local times read in that
+    """Build the plan. `jobs`: the jobs of the trace at that load, its local times read in that
     zone."""
     about = describe_table(
         params,
@@ -39,7 +39,7 @@ def build_plan(
             **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
         },
     )
-    return TablePlan(params, replayed, settings, replace(about, load=load, timezone=timezone))
+    return TablePlan(params, jobs, settings, replace(about, load=load, timezone=timezone))
 
 
 def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:

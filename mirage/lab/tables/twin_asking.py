@@ -30,14 +30,14 @@ def ask_twin_if_needed(
     Raises InputError if that is impossible and a policy would be judged by its fall-back. For
     `auto`, which has other candidates, there is only a warning.
     """
-    wanting = [policy for policy in policies if policy.needs.twin]
-    if not wanting:
+    twin_policies = [policy for policy in policies if policy.needs.twin]
+    if not twin_policies:
         return
     for path, table in zip(paths, tables, strict=True):
         try:
             add_twin_forecasts(path, table, output)
         except InputError as error:
-            if any(policy.name != AUTO for policy in wanting):
+            if any(policy.name != AUTO for policy in twin_policies):
                 raise
             output.warn(str(error))
 
@@ -51,14 +51,14 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
         return
     trace = _find_trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
-    taken = replay.load_replay(trace, params, timezone=table.about.timezone or None)
-    jobs = scale_load(taken.workload.jobs, table.about.load)
-    with output.show_progress("asking the twin", len(table)) as told:
+    log = replay.load_replay(trace, params, timezone=table.about.timezone or None)
+    jobs = scale_load(log.workload.jobs, table.about.load)
+    with output.show_progress("asking the twin", len(table)) as on_handovers:
         table.twins = make_twin_table(
             build_request(table, params, jobs),
             table_forecasts.get_twin_path(path),
             count_cores(),
-            told,
+            on_handovers,
         )
 
 

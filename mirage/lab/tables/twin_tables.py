@@ -41,25 +41,29 @@ class TwinTableRequest:
 
 
 def make_twin_table(
-    asking: TwinTableRequest, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
+    request: TwinTableRequest,
+    out: Path,
+    processes: int = 0,
+    on_handovers: PointsCallback = lambda _: None,
 ) -> TwinForecasts:
-    """Ask the twin and write `out`. `told` is called with the number of finished hand-overs.
+    """Ask the twin and write `out`. `on_handovers` is called with each count of newly finished
+    hand-overs.
 
     Finished blocks are kept beside `out` until it is written, so the same call resumes.
     """
-    blocks = _list_blocks(asking, out)
+    blocks = _list_blocks(request, out)
     folder = next(iter(blocks)).parent
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
-    left = {path: rows for path, rows in blocks.items() if not path.exists()}
-    told(len(asking.start_point) - sum(map(len, left.values())))
-    parallel.make_blocks(partial(_Maker, asking), left, processes, told)
-    whole = table_forecasts.join_forecasts([TwinForecasts.load(path) for path in blocks])
-    whole.save(out)
+    missing_blocks = {path: rows for path, rows in blocks.items() if not path.exists()}
+    on_handovers(len(request.start_point) - sum(map(len, missing_blocks.values())))
+    parallel.make_blocks(partial(_TwinBlockMaker, request), missing_blocks, processes, on_handovers)
+    forecasts = table_forecasts.join_forecasts([TwinForecasts.load(path) for path in blocks])
+    forecasts.save(out)
     shutil.rmtree(folder)
-    return whole
+    return forecasts
 
 
 def build_request(
@@ -83,11 +87,11 @@ def build_request(
     return TwinTableRequest(params, jobs, settings, about.pair, points, samples)
 
 
-def _list_blocks(asking: TwinTableRequest, out: Path) -> dict[Path, range]:
-    key = f"{asking.pair}{asking.start_point}{asking.samples}"
+def _list_blocks(request: TwinTableRequest, out: Path) -> dict[Path, range]:
+    key = f"{request.pair}{request.start_point}{request.samples}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = out.with_name(f".{out.name}.{digest}")
-    count = len(asking.start_point)
+    count = len(request.start_point)
     starts = range(0, count, BLOCK)
     return {
         folder / f"block-{n:05}.npz": range(first, min(first + BLOCK, count))
@@ -95,46 +99,48 @@ def _list_blocks(asking: TwinTableRequest, out: Path) -> dict[Path, range]:
     }
 
 
-class _Maker:
+class _TwinBlockMaker:
     """The replay of one process."""
 
-    def __init__(self, asking: TwinTableRequest) -> None:
-        self._asking = asking
-        self._worlds = TraceReplay(asking.params, asking.jobs, asking.settings)
-        since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
-        history, settings = SubmissionHistory(since), asking.settings
+    def __init__(self, request: TwinTableRequest) -> None:
+        self._request = request
+        self._replay = TraceReplay(request.params, request.jobs, request.settings)
+        since = min((job.submit for job in request.jobs), default=request.settings.since) - 1
+        history, settings = SubmissionHistory(since), request.settings
         # First of all users: random draws depend on a user's number, and any block may come first.
         user = settings.user or PAIR_USER
         history.run_times.assign_groups(user, settings.time_limit_s, settings.nodes)
-        self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
-        self._twin = Twin(samples=asking.samples)
-        instants = asking.settings.instant_s[:-1]
-        self._every = table_forecasts.compute_question_step(len(instants))
-        self._asked_s = instants[:: self._every].tolist()
+        self._listener = _HistoryListener({job.job_id: job for job in request.jobs}, history)
+        self._twin = Twin(samples=request.samples)
+        instants = request.settings.instant_s[:-1]
+        self._question_step = table_forecasts.compute_question_step(len(instants))
+        self._asked_s = instants[:: self._question_step].tolist()
 
     def make_block(self, path: Path, points: range) -> int:
-        starts = [self._asking.start_point[row] for row in points]
+        starts = [self._request.start_point[row] for row in points]
         answers = np.array([self._forecast_start_point(point) for point in starts], dtype=np.int32)
         starts_at = np.array(starts, dtype=np.int64)
-        TwinForecasts(self._asking.pair, starts_at, self._every, answers).save(path)
+        TwinForecasts(self._request.pair, starts_at, self._question_step, answers).save(path)
         return len(starts)
 
     def _forecast_start_point(self, point: int) -> list[NDArray[np.int32]]:
         """Return the quantiles of the wait at each asked instant, [A][19], in seconds."""
-        world, heard = self._worlds.fork_with_listener(point, self._heard)
+        world, listener = self._replay.fork_with_listener(point, self._listener)
         if world is None:
             raise InputError("the table was made from another trace: give the trace of the table")
-        link = world.build_handover_input(self._worlds.link, point)
-        found = []
+        link = world.build_handover_input(self._replay.link, point)
+        quantiles = []
         for asked_s in self._asked_s:
             now = world.start + asked_s
-            heard.follow_world(world.sim, now)
-            told = self._twin.forecast_from_simulator(world.sim, link, heard.history, seed=now)
-            found.append(told.compute_quantiles())
-        return found
+            listener.follow_world(world.sim, now)
+            forecast = self._twin.forecast_from_simulator(
+                world.sim, link, listener.history, seed=now
+            )
+            quantiles.append(forecast.compute_quantiles())
+        return quantiles
 
 
-class _Heard:
+class _HistoryListener:
     """Moves a world forward and tells the history what happens to the trace's jobs."""
 
     def __init__(self, jobs: Mapping[int, SimJob], history: SubmissionHistory) -> None:

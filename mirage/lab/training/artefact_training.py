@@ -23,7 +23,7 @@ from mirage.lab.training.trainers import (
 from mirage.policies import registry
 
 _AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
-_TOLD = ("encoder", "wall_s", "seed", "fit", "parity", "metrics")
+_REPORTED = ("encoder", "wall_s", "seed", "fit", "parity", "metrics")
 """Keys of the card that the report shows."""
 
 
@@ -38,31 +38,31 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
         warn_if_beyond_trace(path, table, output)
     _check_loads(request.paths, tables)
     models = request.find_models()
-    all_asked = all(table.twins is not None for table in tables)
-    with_twin = all_asked if request.twin is None else request.twin
+    all_have_twin = all(table.twins is not None for table in tables)
+    with_twin = all_have_twin if request.twin is None else request.twin
     trainer = _create_trainer(request, models, twin=with_twin)
     if with_twin:
         for path, table in zip(request.paths, tables, strict=True):
             add_twin_forecasts(path, table, output)
-    begun = time.perf_counter()
-    made = trainer.train_model(tables, request, output)
-    card = made.card | {"note": request.note, "wall_s": round(time.perf_counter() - begun, 1)}
-    _save_artefact(request.out, card, made.graph, made.weights)
+    began = time.perf_counter()
+    trained = trainer.train_model(tables, request, output)
+    card = trained.card | {"note": request.note, "wall_s": round(time.perf_counter() - began, 1)}
+    _save_artefact(request.out, card, trained.graph, trained.weights)
     trainer.clean_up()
     return {
         "out": str(request.out),
         "family": str(request.family),
-        "bytes": len(made.graph),
-        **{key: card[key] for key in _TOLD if key in card},
+        "bytes": len(trained.graph),
+        **{key: card[key] for key in _REPORTED if key in card},
     }
 
 
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     """Raises InputError for chains without a table at the trace's own load. A model may decide
     only for chains that it was judged on, and it is judged at that load."""
-    logged = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
+    logged_keys = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
-        if _build_chain_key(table) not in logged:
+        if _build_chain_key(table) not in logged_keys:
             raise InputError(
                 f"{path} was simulated at {table.about.load} times the trace's load. A model is "
                 "judged at the logged load: give a table of the same chains made without --load, "
@@ -81,8 +81,8 @@ def _create_trainer(request: TrainingRequest, models: Path, *, twin: bool) -> Tr
     if family in _AGENTS:
         init = request.init
         start = None if init is None else registry.resolve_folder(init, models)
-        chosen = request.encoder or EncoderName.MLP
-        return AgentTrainer(family, chosen, settings, seed, init=start, twin=twin)
+        encoder = request.encoder or EncoderName.MLP
+        return AgentTrainer(family, encoder, settings, seed, init=start, twin=twin)
     if request.encoder or request.init:
         raise InputError(f"--encoder and --init are for agents, not for {family}")
     return TreeTrainer(family, settings, seed, twin=twin)

@@ -46,19 +46,19 @@ class Rows:
         """
         _check_tables(tables)
         instant_s = tables[0].instant_s.astype(np.int64)
-        taken = list_decision_instants(len(instant_s), every)
-        whole = cls(
+        decision_instants = list_decision_instants(len(instant_s), every)
+        rows = cls(
             observations=np.concatenate(
-                [_build_observations(t, taken[:-1], twin=twin) for t in tables]
+                [_build_observations(t, decision_instants[:-1], twin=twin) for t in tables]
             ),
-            outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
-            left_h=(instant_s[-1] - instant_s[taken[:-1]]) / HOUR_S,
+            outcome_h=np.concatenate([t.outcome_h[:, decision_instants] for t in tables]),
+            left_h=(instant_s[-1] - instant_s[decision_instants[:-1]]) / HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_compute_known_at(t) for t in tables]),
             as_logged=np.concatenate([np.full(len(t), t.about.has_logged_load) for t in tables]),
         )
-        _check_finite(whole)
-        return whole.select_episodes(np.argsort(whole.start_point, kind="stable"))
+        _check_finite(rows)
+        return rows.select_episodes(np.argsort(rows.start_point, kind="stable"))
 
     def __len__(self) -> int:
         return len(self.start_point)
@@ -86,10 +86,10 @@ class Rows:
 
     def compute_residuals(self, log_quantiles: Floats) -> Floats:
         """Compute the residuals [E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
-        found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.normalize_quantiles(
+        residuals: Floats = np.log1p(self.wait_h)[:, None] - quantiles.normalize_quantiles(
             log_quantiles
         )
-        return found.reshape(len(self), len(self.left_h), -1)
+        return residuals.reshape(len(self), len(self.left_h), -1)
 
     @property
     def logged_rows(self) -> Self:
@@ -110,11 +110,11 @@ class Rows:
 
 def list_decision_instants(instants: int, every: int) -> Ints:
     """List every `every`-th instant, counted back from the predecessor's end, which is the last."""
-    taken = np.arange(instants - 1, -1, -every)[::-1]
-    return taken if len(taken) > 1 else np.array([0, instants - 1])
+    chosen = np.arange(instants - 1, -1, -every)[::-1]
+    return chosen if len(chosen) > 1 else np.array([0, instants - 1])
 
 
-def build_twin_features(table: EpisodeTable, taken: Ints) -> Observations:
+def build_twin_features(table: EpisodeTable, instants: Ints) -> Observations:
     """Build the twin's features [E, len(taken), len(twin_features.NAMES)]. Raises InputError if
     the table lacks the twin's forecasts."""
     if table.twins is None:
@@ -122,16 +122,16 @@ def build_twin_features(table: EpisodeTable, taken: Ints) -> Observations:
             f"A table of {table.about.trace} lacks the twin's forecasts: make it with "
             "`mirage episodes --twin`."
         )
-    left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
-    return twin_features.compute_twin_features(table.twins.get_forecasts(taken), left_s)
+    left_s = table.instant_s[-1] - table.instant_s[instants].astype(np.int64)
+    return twin_features.compute_twin_features(table.twins.get_forecasts(instants), left_s)
 
 
-def _build_observations(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:
-    """Build the observations [E, D, F] of the instants `taken`."""
-    observations: Observations = table.observations[:, taken]
+def _build_observations(table: EpisodeTable, instants: Ints, *, twin: bool) -> Observations:
+    """Build the observations [E, D, F] of the instants `instants`."""
+    observations: Observations = table.observations[:, instants]
     if not twin:
         return observations
-    return np.concatenate([observations, build_twin_features(table, taken)], axis=2)
+    return np.concatenate([observations, build_twin_features(table, instants)], axis=2)
 
 
 def _compute_known_at(table: EpisodeTable) -> Ints:

@@ -27,22 +27,22 @@ def recalibrate_forecast(
     except ImportError:
         raise make_packages_error() from None
     models = find_models()
-    served = registry.load_model(model, models)
-    card, trees = served.artefact.card, served.artefact.model
+    policy = registry.load_model(model, models)
+    card, trees = policy.artefact.card, policy.artefact.model
     if not isinstance(trees, TreeModel):
         raise InputError(
-            f"{served.name} makes no forecast of the wait, so there is nothing to adjust"
+            f"{policy.name} makes no forecast of the wait, so there is nothing to adjust"
         )
-    tables = [load_unseen_table(path, served) for path in paths]
+    tables = [load_unseen_table(path, policy) for path in paths]
     rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
     if len(rows) < FEWEST:
         raise InputError(
             f"{len(rows)} hand-overs are too few to adjust a forecast: {FEWEST} are needed"
         )
     residuals = rows.compute_residuals(trees.predict_log_quantiles(rows.flat))
-    found = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
+    shifts = QuantileShifts.from_residuals(residuals, rows.start_point, rows.nodes)
     graph = (registry.resolve_folder(model, models) / GRAPH).read_bytes()
-    forecast = card["forecast"] | found.to_card()
+    forecast = card["forecast"] | shifts.to_card()
     # Sizes without hand-overs in these tables keep their shifts.
     forecast["shift_by_nodes"] = (
         trees.shifts.to_card()["shift_by_nodes"] | forecast["shift_by_nodes"]

@@ -36,14 +36,16 @@ def load_settings(path: Path | None) -> Mapping[str, Hyperparameters]:
     if path is None:
         return load_defaults()
     try:
-        changed = tomllib.loads(path.read_text("utf-8"))
+        changes = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from error
-    for table, values in changed.items():
+    for table, values in changes.items():
         _check_table(path, table, values)
-    return {name: {**kept, **changed.get(name, {})} for name, kept in load_defaults().items()}
+    return {
+        name: {**defaults, **changes.get(name, {})} for name, defaults in load_defaults().items()
+    }
 
 
 def _check_table(path: Path, table: str, values: Any) -> None:
@@ -52,10 +54,10 @@ def _check_table(path: Path, table: str, values: Any) -> None:
     for name, value in values.items():
         if name not in load_defaults()[table]:
             raise InputError(f"{path}: [{table}] has no setting {name}")
-        known = load_defaults()[table][name]
-        if not _is_alike(known, value):
+        default = load_defaults()[table][name]
+        if not _is_alike(default, value):
             raise InputError(
-                f"{path}: [{table}] {name} should be a value like {known!r}, not {value!r}"
+                f"{path}: [{table}] {name} should be a value like {default!r}, not {value!r}"
             )
         if name in _POSITIVE and value == 0:
             raise InputError(f"{path}: [{table}] {name} must be above 0")
@@ -65,10 +67,10 @@ def _check_table(path: Path, table: str, values: Any) -> None:
             )
 
 
-def _is_alike(known: Any, value: Any) -> bool:
+def _is_alike(default: Any, value: Any) -> bool:
     """Return whether the value is of the same kind. Numbers must not be negative, and a whole
     number may stand for a fraction."""
-    kinds = (int, float) if isinstance(known, float) else (type(known),)
+    kinds = (int, float) if isinstance(default, float) else (type(default),)
     if isinstance(value, bool) or not isinstance(value, kinds):
         return False
     return isinstance(value, str) or value >= 0

@@ -81,7 +81,7 @@ class Trainer(Protocol):
     """One kind of model."""
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
+        self, tables: Sequence[EpisodeTable], request: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact: ...
 
     def clean_up(self) -> None:
@@ -101,14 +101,14 @@ class TreeTrainer:
             import onnxmltools  # noqa: F401, PLC0415 - an extra
             import skl2onnx  # noqa: F401, PLC0415 - an extra
 
-            from mirage.lab.training.trees.ensemble import create_family as made  # noqa: PLC0415 - an extra
+            from mirage.lab.training.trees.ensemble import create_family as create  # noqa: PLC0415 - an extra
         except ImportError:
             raise make_packages_error() from None
-        self._family = made(family, settings, seed)
+        self._family = create(family, settings, seed)
         self._twin = twin
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
+        self, tables: Sequence[EpisodeTable], request: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
         from mirage.lab.training.artefact import model_card  # noqa: PLC0415 - an extra
         from mirage.lab.training.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
@@ -118,20 +118,22 @@ class TreeTrainer:
         family = self._family
         rows = Rows.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(rows, tables, EVERY)
-        with output.show_progress(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
+        with output.show_progress(
+            family.name, (request.windows + 1) * tree_training.STEPS
+        ) as on_step:
             metrics = tree_training.judge_family(
-                rows, family, asked.windows, asked.seed, told, judging
+                rows, family, request.windows, request.seed, on_step, judging
             )
-            fitted = tree_training.fit_policy(rows, family, told)
+            fitted = tree_training.fit_policy(rows, family, on_step)
         graph = tree_export.export_trees(fitted.wait, rows.flat.shape[1])
         parity = tree_export.measure_parity(graph, fitted.wait, rows.flat)
-        own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own |= {
+        figures = {"seed": request.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        figures |= {
             "judged": judging.list_results(),
             "operating_points": judging.list_operating_points(),
         }
         return TrainedArtefact(
-            graph, model_card.build_tree_card(fitted, family, rows, tables, **own)
+            graph, model_card.build_tree_card(fitted, family, rows, tables, **figures)
         )
 
     def clean_up(self) -> None:
@@ -173,12 +175,12 @@ class AgentTrainer:
         self._stages: TrainingCheckpoints | None = None
 
     def train_model(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest, output: StudyOutput
+        self, tables: Sequence[EpisodeTable], request: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
         """Train the agent. Ctrl-C keeps the finished stages and raises InterruptedTraining."""
-        self._stages = self._open_stages(tables, asked)
+        self._stages = self._open_stages(tables, request)
         try:
-            return self._train_and_export(tables, asked, self._stages, output)
+            return self._train_and_export(tables, request, self._stages, output)
         except KeyboardInterrupt:
             raise InterruptedTraining(len(self._stages)) from None
 
@@ -189,7 +191,7 @@ class AgentTrainer:
     def _train_and_export(
         self,
         tables: Sequence[EpisodeTable],
-        asked: TrainingRequest,
+        request: TrainingRequest,
         stages: "TrainingCheckpoints",
         output: StudyOutput,
     ) -> TrainedArtefact:
@@ -206,37 +208,39 @@ class AgentTrainer:
         runs = Trajectories.from_tables(tables, EVERY, twin=self._twin)
         judging = HoldoutMetrics(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
-        with output.show_progress(name, (asked.windows + 1) * agent_training.STAGES) as told:
-            stages = replace(stages, told=told)
-            metrics = agent_training.judge_agent(runs, plan, asked.windows, stages, judging)
+        with output.show_progress(name, (request.windows + 1) * agent_training.STAGES) as on_stage:
+            stages = replace(stages, on_stage=on_stage)
+            metrics = agent_training.judge_agent(runs, plan, request.windows, stages, judging)
             agent = agent_training.fit_agent(runs, plan, stages, "all")
         graph = agent_export.export_net(agent.net, plan.unit, plan.part)
         parity = agent_export.measure_parity(graph, agent.net, plan.unit, plan.part, runs)
-        own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own |= {
+        figures = {"seed": request.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        figures |= {
             "judged": judging.list_results(),
             "operating_points": judging.list_operating_points(),
         }
-        card = agent_card.build_agent_card(plan, runs, tables, self._start, fit=agent.facts, **own)
-        kept = safetensors_io.pack_weights(
+        card = agent_card.build_agent_card(
+            plan, runs, tables, self._start, fit=agent.facts, **figures
+        )
+        weights = safetensors_io.pack_weights(
             agent_training.dump_weights(agent.net), {"encoder": plan.encoder}
         )
-        return TrainedArtefact(graph, card, kept)
+        return TrainedArtefact(graph, card, weights)
 
     def _open_stages(
-        self, tables: Sequence[EpisodeTable], asked: TrainingRequest
+        self, tables: Sequence[EpisodeTable], request: TrainingRequest
     ) -> "TrainingCheckpoints":
         from mirage.lab.training.agents.checkpoints import TrainingCheckpoints  # noqa: PLC0415
         from mirage.lab.training.artefact import model_card  # noqa: PLC0415 - an extra
 
         return TrainingCheckpoints.open_beside(
-            asked.out,
+            request.out,
             {
                 "kind": [self._plan.family, self._plan.encoder],
                 "settings": self._plan.used_settings,
-                "seed": asked.seed,
-                "windows": asked.windows,
-                "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.paths],
+                "seed": request.seed,
+                "windows": request.windows,
+                "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in request.paths],
                 "twin": [_hash_twin_forecasts(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
                 "versions": model_card.list_versions(),

@@ -9,7 +9,7 @@ from mirage.errors import InputError
 from mirage.history.cluster_files.reader import load_cluster_params
 from mirage.lab.demo import policy_comparison
 from mirage.lab.demo.comparison_plan import WARM_UP_DAYS, ComparisonPlan
-from mirage.lab.demo.scenario import Scenario, build_scenario, choose_window, with_room
+from mirage.lab.demo.scenario import Scenario, add_nodes, build_scenario, choose_window
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import NodeGroup, Params, Partition, SimJob
 
@@ -107,8 +107,8 @@ def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
 def test_the_room_for_the_chains_is_in_the_default_partition_alone() -> None:
     partitions = (Partition(nodes=(0, 1), max_time_s=60), Partition(name="gpu", nodes=(1, 2)))
     groups = (NodeGroup(count=1, cpus=8), NodeGroup(count=2, cpus=64))
-    roomy = with_room(Params(nodes=3, partitions=partitions, node_groups=groups), 2)
+    roomy = add_nodes(Params(nodes=3, partitions=partitions, node_groups=groups), 2)
     assert roomy.nodes == sum(group.count for group in roomy.node_groups) == 5
     assert [p.nodes for p in roomy.partitions] == [(0, 1, 3, 4), (1, 2)]
     assert roomy.partitions[0].max_time_s == 0
-    assert with_room(Params(nodes=3), 2) == Params(nodes=5)
+    assert add_nodes(Params(nodes=3), 2) == Params(nodes=5)

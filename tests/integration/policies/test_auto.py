@@ -39,7 +39,7 @@ def chosen(
     played = walk_forward.play_auto(
         asked or auto(), made, lambda policy: policy_runner.play_policy(made, policy, terms), told
     )
-    return played.chosen
+    return played.release_instants
 
 
 def cost_h(made: EpisodeTable, instants: policy_runner.ChosenInstants) -> np.ndarray:

@@ -93,7 +93,7 @@ def planned(*leads_s: int | None, least_wait_s: int = 3600) -> tuple[int, list[i
     """The instant of an hour's seven, and how much time was left at each look."""
     rule = Timed(*leads_s, least_wait_s=least_wait_s)
     played = policy_runner.play_own_plan(table(HOUR), rule, Terms(overlap_price=0.5))
-    (chosen,) = played.chosen.tolist()
+    (chosen,) = played.release_instants.tolist()
     return chosen, rule.asked
 
 
@@ -129,7 +129,7 @@ def test_an_own_plan_obeys_the_default_max_overlap() -> None:
 def test_own_plans_follow_what_the_links_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PLUGIN)
     link = importlib.import_module("mirage_planned")
-    assert link.TURNS == policy_runner.OWN_LOOKS
+    assert link.TURNS == policy_runner.OWN_UPDATES
     assert 60 * link.MOVED_MINUTES == policy_runner.OWN_MOVED_S
     assert link.LEAST_LEAD_S == policy_runner.OWN_LEAST_LEAD_S
     assert importlib.import_module("mirage_forecast").LAST == policy_runner.OWN_SAMPLE

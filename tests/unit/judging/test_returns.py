@@ -50,7 +50,7 @@ def play(
         _FromInstant(released, waits_s),
         Terms(overlap_price=0.5, returns=most, **terms),
     )
-    return int(played.chosen[0]), int(played.returns[0])
+    return int(played.release_instants[0]), int(played.returns[0])
 
 
 def test_a_link_that_starts_hours_early_is_released_again_at_a_later_row() -> None:
@@ -125,7 +125,7 @@ def test_a_return_that_goes_wrong_is_charged_as_it_went() -> None:
     made = table([[-6.0] + [3.0] * (INSTANTS - 1)])
     terms = Terms(overlap_price=0.5, returns=2)
     done = policy_runner.play_policy(made, _FromInstant(), terms)
-    played = HandoverOutcomes.from_choices(made, done.chosen, returns=done.returns)
+    played = HandoverOutcomes.from_choices(made, done.release_instants, returns=done.returns)
     assert done.returns.tolist() == [1]
     assert played.interruption_h.tolist() == [3.0]
     assert played.compute_cost_h(0.5).tolist() == [3.05]
@@ -138,7 +138,7 @@ def test_figures_count_returns_only_where_they_are_played() -> None:
     played = {
         "reactive": HandoverOutcomes.from_choices(made, policy_runner.choose_reactive(made)),
         "oracle": HandoverOutcomes.from_choices(made, policy_runner.choose_oracle(made, 0.5)),
-        "at-once": HandoverOutcomes.from_choices(made, done.chosen, returns=done.returns),
+        "at-once": HandoverOutcomes.from_choices(made, done.release_instants, returns=done.returns),
     }
     masks = build_class_masks(played["reactive"].interruption_h)
     told = evaluate_policies(played, masks, 0.5)

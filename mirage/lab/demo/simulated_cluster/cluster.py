@@ -55,14 +55,14 @@ class SimulatedCluster:
         self.params = params
         self.partition = partition or params.partitions[0].name
         self.simulator = Simulator(params, workload, now=now)
-        self._words = SlurmTranslator(params)
+        self._translator = SlurmTranslator(params)
         self._chains: dict[ChainId, _ChainUser] = {}
         self._links: dict[Mark, int] = {}
         """Jobs of the standbys that were submitted for links."""
         self._pinned: set[int] = set()
-        self._runs: dict[int, JobRecord] = {}
+        self._running_records: dict[int, JobRecord] = {}
         """Running jobs as they started: what accounting keeps of a run that is requeued."""
-        self._requeued: list[Job] = []
+        self._requeued_runs: list[Job] = []
         """Runs that ended by a requeue, in that order."""
         self._resubmitted: dict[int, int] = {}
         """When a job was requeued last: the submit time that Slurm shows of it from then on."""
@@ -124,14 +124,14 @@ class SimulatedCluster:
             elif event.kind is EventKind.STARTED:
                 self._handle_start(event.job_id)
             elif event.kind is EventKind.ENDED:
-                self._runs.pop(event.job_id, None)
+                self._running_records.pop(event.job_id, None)
 
     def _handle_start(self, job_id: int) -> None:
         record = self.simulator.find(job_id)
         if record is None:
             return
         if record.state is JobState.RUNNING:
-            self._runs[job_id] = record
+            self._running_records[job_id] = record
         mark = find_mark(record.job.comment)
         chain = self._chains.get(mark.chain_id) if mark else None
         if mark and chain and mark.index < chain.links:
@@ -155,11 +155,11 @@ class SimulatedCluster:
 
     def _record_requeue(self, job_id: int, at: int) -> None:
         """Record the ended run by itself, and reset the job's submit time, as Slurm does."""
-        run = self._runs.pop(job_id, None)
+        run = self._running_records.pop(job_id, None)
         if run is None:
             return
         ended = self._build_job(replace(run, state=JobState.REQUEUED, end=at))
-        self._requeued.append(ended)
+        self._requeued_runs.append(ended)
         # Never the same second, or two records would have one name in accounting.
         self._resubmitted[job_id] = max(at, ended.submit + 1)
 
@@ -169,9 +169,9 @@ class SimulatedCluster:
         mark = find_mark(record.job.comment)
         if mark is None or self._chains.pop(mark.chain_id, None) is None:
             return
-        following = self._links.get(Mark(mark.chain_id, mark.index + 1))
-        if following is not None and self._is_alive(following):
-            self.simulator.remove(following)
+        standby = self._links.get(Mark(mark.chain_id, mark.index + 1))
+        if standby is not None and self._is_alive(standby):
+            self.simulator.remove(standby)
 
     # What a cluster shows (ports.Cluster)
 
@@ -188,36 +188,39 @@ class SimulatedCluster:
             self._build_job(r, planned=starts.get(r.job_id), reason=reasons.get(r.job_id, ""))
             for r in pending
         ]
-        others = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
-        return Queue.from_jobs(sim.now, [*waiting, *(self._build_job(r) for r in others)])
+        other_records = chained(sim.list_running(), sim.list_ended_since(sim.now - MIN_JOB_AGE_S))
+        return Queue.from_jobs(sim.now, [*waiting, *(self._build_job(r) for r in other_records)])
 
     def fetch_jobs(self, job_ids: Sequence[JobId]) -> Queue:
-        wanted = frozenset(job_ids)
-        shown = (job for job in self.fetch_queue() if job.job_id in wanted)
-        return Queue.from_jobs(self.simulator.now, shown)
+        wanted_ids = frozenset(job_ids)
+        jobs = (job for job in self.fetch_queue() if job.job_id in wanted_ids)
+        return Queue.from_jobs(self.simulator.now, jobs)
 
     def fetch_nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.get_node_use(i) for i in range(self.params.nodes)]
-        return self._words.build_nodes(uses)
+        return self._translator.build_nodes(uses)
 
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         sim = self.simulator
-        yield from (j for j in self._requeued if (j.end or 0) >= since and j.submit < until)
+        yield from (j for j in self._requeued_runs if (j.end or 0) >= since and j.submit < until)
         for record in chained(sim.list_ended_since(since), sim.list_pending(), sim.list_running()):
             job = self._build_job(record)
             if job.submit < until:
                 yield job
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        found = (self.simulator.find(i) for i in job_ids)
+        records = (self.simulator.find(i) for i in job_ids)
         return [
-            self._build_job(r) for r in found if r is not None and r.submit <= self.simulator.now
+            self._build_job(r) for r in records if r is not None and r.submit <= self.simulator.now
         ]
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
-        lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
-        return {job_id: self._words.format_node_list(numbers) for job_id, numbers in lists.items()}
+        records = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
+        node_lists = {job_id: r.node_list for job_id, r in records if r is not None and r.node_list}
+        return {
+            job_id: self._translator.format_node_list(numbers)
+            for job_id, numbers in node_lists.items()
+        }
 
     # What moves jobs (ports.Cluster)
 
@@ -232,7 +235,7 @@ class SimulatedCluster:
     ) -> None:
         self._check_owner(standby, owner, expected_dependency)
         self._apply_dependency(standby, dependency)
-        self._clear_node_list(standby, asked=unpin)
+        self._clear_node_list(standby, force=unpin)
 
     def pin_standby(
         self,
@@ -244,14 +247,16 @@ class SimulatedCluster:
         expected_dependency: str | None = None,
     ) -> None:
         self._check_owner(standby, owner, expected_dependency)
-        waits = self._words.parse_dependency(dependency)
+        conditions = self._translator.parse_dependency(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
-            own = self._words.format_node_list(record.node_list)
-            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
-        self.simulator.set_node_list(standby, self._words.parse_node_list(node_list))
+            own_nodes = self._translator.format_node_list(record.node_list)
+            raise ClusterRefused(
+                f"job {standby} asks for nodes itself ({own_nodes}): it is not pinned"
+            )
+        self.simulator.set_node_list(standby, self._translator.parse_node_list(node_list))
         self._pinned.add(standby)
-        self._apply_waits(standby, waits)
+        self._apply_conditions(standby, conditions)
 
     def set_dependency(
         self,
@@ -264,7 +269,7 @@ class SimulatedCluster:
     ) -> None:
         self._check_owner(standby, owner, expected_dependency)
         self._apply_dependency(standby, dependency)
-        self._clear_node_list(standby, asked=unpin)
+        self._clear_node_list(standby, force=unpin)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
         self._check_owner(standby, owner)
@@ -280,7 +285,7 @@ class SimulatedCluster:
         self._check_owner(job_id, owner)
         record = self.simulator.find(job_id)
         self.simulator.remove(job_id)
-        self._runs.pop(job_id, None)
+        self._running_records.pop(job_id, None)
         if record is not None and record.state is JobState.RUNNING:
             self._end_chain(record)
         # The simulator knows ended jobs from what it told only.
@@ -292,19 +297,19 @@ class SimulatedCluster:
         """Check the job's owner and dependency. The simulator itself refuses a missing job."""
         record = self.simulator.find(job_id)
         if record is not None:
-            refuse_another_owner(job_id, self._words.get_uid(record.job.user), owner)
+            refuse_another_owner(job_id, self._translator.get_uid(record.job.user), owner)
             check_unchanged(job_id, self._build_job(record).dependency, expected_dependency)
 
     def _apply_dependency(self, standby: JobId, dependency: str) -> None:
-        self._apply_waits(standby, self._words.parse_dependency(dependency))
+        self._apply_conditions(standby, self._translator.parse_dependency(dependency))
 
-    def _apply_waits(self, standby: JobId, waits: DependencyList) -> None:
-        any_of = waits.any_dependency
-        self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
+    def _apply_conditions(self, standby: JobId, conditions: DependencyList) -> None:
+        any_of = conditions.any_dependency
+        self.simulator.set_dependencies(standby, conditions.dependencies, any_of=any_of)
 
-    def _clear_node_list(self, standby: JobId, *, asked: bool) -> None:
+    def _clear_node_list(self, standby: JobId, *, force: bool) -> None:
         """A node list that Mirage did not set is the user's own, and stays."""
-        if asked or standby in self._pinned:
+        if force or standby in self._pinned:
             self.simulator.set_node_list(standby, ())
             self._pinned.discard(standby)
 
@@ -314,15 +319,17 @@ class SimulatedCluster:
         record = self.simulator.find(job_id)
         if record is None:
             return []
-        waits = record.state.is_waiting
+        is_waiting = record.state.is_waiting
         return [
             holds.HoldState(
-                waits, self._explain_ineligible(record), record.priority if waits else None
+                is_waiting,
+                self._explain_ineligible(record),
+                record.priority if is_waiting else None,
             )
         ]
 
     def _build_job(self, record: JobRecord, *, planned: int | None = None, reason: str = "") -> Job:
-        job = self._words.build_job(
+        job = self._translator.build_job(
             record,
             planned=planned,
             reason=self._explain_ineligible(record) or reason,
@@ -334,7 +341,7 @@ class SimulatedCluster:
         """Return Slurm's reasons: the first job of a partition waits for Resources, those behind
         for Priority."""
         reasons: dict[int, str] = {}
-        headed: set[str] = set()
+        headed_partitions: set[str] = set()
         for record in pending:
             if record.eligible is None:
                 continue
@@ -342,9 +349,11 @@ class SimulatedCluster:
             if self.simulator.has_reached_max_jobs(job.user, job.qos):
                 reasons[record.job_id] = "QOSMaxJobsPerUserLimit"
             else:
-                partition = self._words.get_partition(job).name
-                reasons[record.job_id] = "Priority" if partition in headed else "Resources"
-                headed.add(partition)
+                partition = self._translator.get_partition(job).name
+                reasons[record.job_id] = (
+                    "Priority" if partition in headed_partitions else "Resources"
+                )
+                headed_partitions.add(partition)
         return reasons
 
     def _explain_ineligible(self, record: JobRecord) -> str:
@@ -355,6 +364,6 @@ class SimulatedCluster:
             return holds.ADMINS if record.held_by_admin else holds.USERS
         if record.dependencies:
             return "Dependency"
-        waits = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
+        begin = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
         # The simulator leaves out of a record what can no longer be met.
-        return "BeginTime" if self.read_clock() < waits else "DependencyNeverSatisfied"
+        return "BeginTime" if self.read_clock() < begin else "DependencyNeverSatisfied"

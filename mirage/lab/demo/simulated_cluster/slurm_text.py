@@ -33,10 +33,10 @@ class SlurmTranslator:
         width = len(str(params.nodes))
         self._names = [f"{params.name}{i + 1:0{width}}" for i in range(params.nodes)]
         self._numbers = {name: i for i, name in enumerate(self._names)}
-        self._has = _list_capacities(params)
+        self._capacities = _list_capacities(params)
         self._partitions = {p.name: p for p in params.partitions}
-        self._first = params.partitions[0]
-        self._of_node = [
+        self._default_partition = params.partitions[0]
+        self._partitions_of_node = [
             tuple(p.name for p in params.partitions if not p.nodes or i in set(p.nodes))
             for i in range(params.nodes)
         ]
@@ -70,7 +70,7 @@ class SlurmTranslator:
     def build_job(self, record: JobRecord, *, planned: int | None, reason: str) -> Job:
         """Build the job. `planned` is the start that backfill plans for it."""
         job = record.job
-        cpus, gpus = self._count_taken(record)
+        cpus, gpus = self._count_resources(record)
         pending = record.state is JobState.PENDING
         node_list = self.format_node_list(record.allocated)
         instants = place_instants(record.state, record.start, record.end, node_list)
@@ -85,7 +85,7 @@ class SlurmTranslator:
             user=job.user,
             uid=self.get_uid(job.user),
             account=job.account or _ACCOUNT,
-            partition=job.partition or self._first.name,
+            partition=job.partition or self._default_partition.name,
             qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),
             name=job.name,
             reason=reason,
@@ -109,25 +109,27 @@ class SlurmTranslator:
         return tuple(
             Node(
                 name=self._names[i],
-                partitions=self._of_node[i],
-                state=_format_node_state(cpus_used, self._has[i][0], outage),
-                cpus=self._has[i][0],
+                partitions=self._partitions_of_node[i],
+                state=_format_node_state(cpus_used, self._capacities[i][0], outage),
+                cpus=self._capacities[i][0],
                 cpus_used=cpus_used,
-                gpus=self._has[i][1],
+                gpus=self._capacities[i][1],
                 gpus_used=gpus_used,
             )
             for i, (cpus_used, gpus_used, outage) in enumerate(uses)
         )
 
-    def _count_taken(self, record: JobRecord) -> tuple[int, int]:
+    def _count_resources(self, record: JobRecord) -> tuple[int, int]:
         """Return the job's CPUs and GPUs or, without nodes yet, those it would have on equal
         nodes."""
         job = record.job
         if not self._is_whole_node(job):
             return job.nodes * max(job.cpus, 1), job.nodes * job.gpus
         nodes = self.get_partition(job).nodes
-        like = record.allocated or (nodes[0] if nodes else 0,) * job.nodes
-        return sum(self._has[i][0] for i in like), sum(self._has[i][1] for i in like)
+        nodes_used = record.allocated or (nodes[0] if nodes else 0,) * job.nodes
+        return sum(self._capacities[i][0] for i in nodes_used), sum(
+            self._capacities[i][1] for i in nodes_used
+        )
 
     def _is_whole_node(self, job: SimJob) -> bool:
         linear = self._params.select_type is SelectType.LINEAR
@@ -135,7 +137,7 @@ class SlurmTranslator:
 
     def get_partition(self, job: SimJob) -> Partition:
         """Return the partition of the job, or the default one if the job names none."""
-        return self._partitions.get(job.partition, self._first)
+        return self._partitions.get(job.partition, self._default_partition)
 
 
 def _list_capacities(params: Params) -> list[tuple[int, int]]:

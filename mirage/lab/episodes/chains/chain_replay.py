@@ -76,8 +76,8 @@ class ChainReplay:
         first = int(self.workload.submit.min()) - 1
         self._sim = Simulator(self.params, self.workload, now=first)
         self._log = LogJobs.from_workload(self.workload)
-        opening = sorted((slot.first, i) for i, slot in enumerate(self.slots))
-        for at, i in opening:
+        first_submissions = sorted((slot.first, i) for i, slot in enumerate(self.slots))
+        for at, i in first_submissions:
             self._advance_to(at)
             self._submit_chain(i, 0)
         self._advance_to(self.until)
@@ -118,23 +118,23 @@ class ChainReplay:
         if run.link + 1 < self.links:
             record = self._sim.find(run.job_id)
             allocated = record.allocated if record is not None else ()
-            self._submit_link(run.slot, run.chain, run.link + 1, behind=run, nodes=allocated)
+            self._submit_link(run.slot, run.chain, run.link + 1, predecessor=run, nodes=allocated)
 
     def _handle_end(self, run: LinkRun, at: int) -> None:
         run.end = at
-        following = self._find_successor(run)
-        if following is not None and following.standby is not None:
-            if following.start is None and following.standby.position is Position.PINNED:
-                self._unpin.setdefault(at + AFTER_END_S, []).append(following.standby)
+        successor = self._find_successor(run)
+        if successor is not None and successor.standby is not None:
+            if successor.start is None and successor.standby.position is Position.PINNED:
+                self._unpin.setdefault(at + AFTER_END_S, []).append(successor.standby)
         elif run.link + 1 == self.links and run.chain + 1 < self.slots[run.slot].chains:
             self._submit_chain(run.slot, run.chain + 1)
 
     def _find_successor(self, run: LinkRun) -> LinkRun | None:
         return next(
             (
-                r
-                for r in self._list_open_links()
-                if r.standby and r.standby.predecessor == run.job_id
+                link_run
+                for link_run in self._list_open_links()
+                if link_run.standby and link_run.standby.predecessor == run.job_id
             ),
             None,
         )
@@ -156,31 +156,37 @@ class ChainReplay:
         for run in self._list_open_links():
             if run.start is not None or run.standby is None:
                 continue
-            before = self._by_job[run.standby.predecessor]
-            earlier = before.standby and self._by_job[before.standby.predecessor]
-            if before.end is None and not (earlier and earlier.end is None):
+            predecessor = self._by_job[run.standby.predecessor]
+            earlier_link = predecessor.standby and self._by_job[predecessor.standby.predecessor]
+            if predecessor.end is None and not (earlier_link and earlier_link.end is None):
                 waits = waits or self._log.collect_waits(self._sim.start)
                 run.standby.ask_policy(self._sim, self.policy, waits)
 
     # Submissions
 
     def _submit_chain(self, slot: int, chain: int) -> None:
-        self._submit_link(slot, chain, 0, behind=None, nodes=())
+        self._submit_link(slot, chain, 0, predecessor=None, nodes=())
 
     def _submit_link(
-        self, slot: int, chain: int, link: int, *, behind: LinkRun | None, nodes: tuple[int, ...]
+        self,
+        slot: int,
+        chain: int,
+        link: int,
+        *,
+        predecessor: LinkRun | None,
+        nodes: tuple[int, ...],
     ) -> None:
         job = replace(self.slots[slot].job, run_s=self.run_time(slot, chain, link))
-        if behind is not None:
-            job = replace(job, dependencies=build_afterany(behind.job_id))
+        if predecessor is not None:
+            job = replace(job, dependencies=build_afterany(predecessor.job_id))
         run = LinkRun(slot=slot, chain=chain, link=link, job_id=self._sim.inject(job))
-        if behind is not None:
+        if predecessor is not None:
             run.standby = Standby(
-                predecessor=behind.job_id,
+                predecessor=predecessor.job_id,
                 job_id=run.job_id,
                 job=job,
                 node_list=nodes,
-                end=(behind.start or 0) + job.time_limit_s,
+                end=(predecessor.start or 0) + job.time_limit_s,
             )
         self.runs.append(run)
         self._by_job[run.job_id] = run

@@ -14,7 +14,7 @@ from mirage.domain.decision import Action, Decision, Forecast, PolicyView, Waits
 from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Queue
 from mirage.domain.time_units import MINUTE_S
-from mirage.lab.episodes.chains.world_memory import Sight
+from mirage.lab.episodes.chains.world_memory import ViewCompleter
 from mirage.lab.episodes.generation.sim_queries import count_free_nodes, list_rivals
 from mirage.observation.queue_view import get_partition_number
 from mirage.policies.rules.overlap_bound import bound_overlap
@@ -38,7 +38,7 @@ looks every minute."""
 _NONE = np.zeros(0, dtype=np.int64)
 NO_WAITS = Waits(start=_NONE, wait_s=_NONE, nodes=_NONE, time_limit_s=_NONE)
 _EMPTY = Queue.from_jobs(0, ())
-_MOVED = {Action.FREE: Position.FREE, Action.PIN: Position.PINNED, Action.HOLD: Position.HELD}
+_POSITIONS = {Action.FREE: Position.FREE, Action.PIN: Position.PINNED, Action.HOLD: Position.HELD}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,11 +59,11 @@ class Standby:
     allow_pin: bool = True
     returns: int = 0
     """How often it may still give its nodes back."""
-    worked_at: int | None = None
+    floor_reached_at: int | None = None
     """As in `PolicyView`: set where its predecessor ends for it."""
     counts_no_wait: bool = False
     """As in `PolicyView`."""
-    sight: Sight | None = None
+    view_completer: ViewCompleter | None = None
     """What models and the twin are shown; None: only rules are asked."""
     position: Position = Position.HELD
     touches: int = 0
@@ -89,8 +89,8 @@ class Standby:
             free_nodes=count_free_nodes(sim, partition),
             max_overlap_s=self.max_overlap_s,
             returns=self.returns,
-            floor_reached_at=self.worked_at,
-            nobody_waits=self.worked_at is not None and not self._has_rivals(sim, partition),
+            floor_reached_at=self.floor_reached_at,
+            nobody_waits=self.floor_reached_at is not None and not self._has_rivals(sim, partition),
             counts_no_wait=self.counts_no_wait,
             position=self.position,
             planned_start=sim.compute_planned_starts().get(self.job_id) if pinned else None,
@@ -100,7 +100,7 @@ class Standby:
     def ask_policy(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
         """Let the policy decide, and move the standby as it says."""
         decision = self.decide(sim, policy, jobs)
-        position = _MOVED.get(decision.action)
+        position = _POSITIONS.get(decision.action)
         if position is Position.FREE and self.position is not Position.FREE:
             self.forecast = decision.forecast
         if position is not None:
@@ -113,16 +113,16 @@ class Standby:
         decision = policy.decide_outright(view)
         if decision is None:
             # One that is free already waits for nodes, and for no decision.
-            if self.sight is not None and self.position is not Position.FREE:
-                view = self.sight.complete_view(view, sim)
+            if self.view_completer is not None and self.position is not Position.FREE:
+                view = self.view_completer.complete_view(view, sim)
             decision = policy.decide(view)
         return bound_overlap(decision, view)
 
     def run_until_started(self, sim: Simulator, until: int) -> int | None:
         """Advance until it starts, at most to `until`; return its start."""
-        if self.sight is None:
+        if self.view_completer is None:
             return sim.run_until_started(self.job_id, until)
-        return self.sight.memory.follow_until_started(sim, self.job_id, until)
+        return self.view_completer.memory.follow_until_started(sim, self.job_id, until)
 
     def give_back(self, sim: Simulator, release_at: int | None) -> int | None:
         """Let another job of the link stand, and this one, which has just started, end.
@@ -138,13 +138,15 @@ class Standby:
             minutes = -((self.end - self.job.time_limit_s - release_at) // MINUTE_S)
             release = Dependency(DependencyKind.AFTER, self.predecessor, minutes * MINUTE_S)
             job = replace(job, dependencies=(*after, release), any_dependency=True)
-        leaving, self.job_id = self.job_id, sim.inject(job)
+        leaving_job_id, self.job_id = self.job_id, sim.inject(job)
         self.position, self.counts_no_wait = Position.HELD, True
         self.returns = max(0, self.returns - 1)
-        if self.sight is not None:
-            self.sight.link = replace(self.sight.link, job_id=self.job_id, submit=sim.now)
+        if self.view_completer is not None:
+            self.view_completer.link = replace(
+                self.view_completer.link, job_id=self.job_id, submit=sim.now
+            )
         start = self.run_until_started(sim, sim.now + BACK_S)
-        sim.remove(leaving)
+        sim.remove(leaving_job_id)
         return start
 
     def move_to(self, sim: Simulator, position: Position) -> None:
@@ -156,8 +158,8 @@ class Standby:
             nodes = self.node_list if position is Position.PINNED else ()
             sim.set_node_list(self.job_id, nodes)
         if Position.HELD in (position, self.position):
-            held = position is Position.HELD
-            sim.set_dependencies(self.job_id, build_afterany(self.predecessor) if held else ())
+            is_held = position is Position.HELD
+            sim.set_dependencies(self.job_id, build_afterany(self.predecessor) if is_held else ())
         self.position = position
 
     def _has_rivals(self, sim: Simulator, partition: int) -> bool:
@@ -207,8 +209,8 @@ def run_handover(
     `sim` stands at the predecessor's start, and is changed. `waits` returns the waits of the jobs
     that had started by an instant.
     """
-    begins = sim.now
-    for at in range(begins, standby.end, step_s):
+    first_instant = sim.now
+    for at in range(first_instant, standby.end, step_s):
         start = standby.run_until_started(sim, at)
         if start is not None:
             return SimulatedHandover(standby.end, start, standby.touches)

@@ -16,7 +16,7 @@ from mirage.judging.policy_runner import OwnPlan
 from mirage.judging.table.metadata import STEP_S
 from mirage.lab.episodes.chains.log_jobs import LogJobs
 from mirage.lab.episodes.chains.standby import Standby, run_handover
-from mirage.lab.episodes.chains.world_memory import Sight, WorldMemory
+from mirage.lab.episodes.chains.world_memory import ViewCompleter, WorldMemory
 from mirage.observation.handover_input import HandoverInput
 from mirage.policies.rules.lead_rules import Reactive, sample_like_waits
 from mirage.policies.rules.overlap_bound import compute_work_floor_s
@@ -66,7 +66,7 @@ class WorkRun:
     in seconds."""
 
     submitted: int
-    began: int | None = None
+    first_start: int | None = None
     """The start of the first link, which no policy changes; None: it never started."""
     finished: int | None = None
     """None: the work was not done in the time that was simulated."""
@@ -120,33 +120,33 @@ class _Chain:
     def play(self) -> None:
         work, run = self._work, self.run
         job_id = self._sim.inject(self._link)
-        start = run.began = self._run_until_started(job_id)
+        start = run.first_start = self._run_until_started(job_id)
         if start is None:
             return
-        works_at, left_s = start + work.startup_s, work.work_s
+        work_start, left_s = start + work.startup_s, work.work_s
         while True:
             run.links += 1
             end = start + self._link.time_limit_s
-            if works_at + left_s <= end:
-                run.ran_s += works_at + left_s - start
-                run.finished = works_at + left_s if works_at + left_s <= self._at_most else None
+            if work_start + left_s <= end:
+                run.ran_s += work_start + left_s - start
+                run.finished = work_start + left_s if work_start + left_s <= self._at_most else None
                 return
-            following = self._hand_over(job_id, start, end)
-            if following is None:
+            next_link = self._hand_over(job_id, start, end)
+            if next_link is None:
                 run.ran_s += end - start
                 return
-            next_id, next_start = following
+            next_id, next_start = next_link
             if work.style is Style.SWITCH and next_start + work.startup_s < end:
                 end = next_start + work.startup_s
                 self._advance_to(end)
                 self._sim.remove(job_id)
             self._advance_to(max(next_start, end))
-            left_s -= max(0, end - works_at)
+            left_s -= max(0, end - work_start)
             run.ran_s += end - start
             run.idle_s += max(0, end - next_start)
             run.interrupted_s += max(0, next_start - end)
             ready = next_start if work.style is not Style.SEQUENTIAL else max(next_start, end)
-            works_at = max(ready + work.startup_s, end)
+            work_start = max(ready + work.startup_s, end)
             job_id, start = next_id, next_start
 
     def _advance_to(self, until: int) -> None:
@@ -169,12 +169,12 @@ class _Chain:
         policy = self._planner.policy
         if self._planner.by_links:
             policy = OwnPlan(policy, start, end)
-        begun = self._release(standby, policy)
-        while begun is not None and begun < end:
-            lead_s = self._choose_lead(standby, begun)
-            release_at = max(end - lead_s, begun + BACK_S) if lead_s else None
+        next_start = self._release(standby, policy)
+        while next_start is not None and next_start < end:
+            lead_s = self._choose_lead(standby, next_start)
+            release_at = max(end - lead_s, next_start + BACK_S) if lead_s else None
             try:
-                again = None if lead_s is None else standby.give_back(self._sim, release_at)
+                return_start = None if lead_s is None else standby.give_back(self._sim, release_at)
             except ClusterRefused:  # by a limit on submitted jobs
                 break
             if lead_s is None:
@@ -183,15 +183,15 @@ class _Chain:
             self.run.idle_s += BACK_S
             if release_at is None:
                 # Links plan no second release of one that was sent back.
-                begun = self._release(standby, _PLAIN if self._planner.by_links else policy)
+                next_start = self._release(standby, _PLAIN if self._planner.by_links else policy)
             else:
                 self.run.returns += 1
-                begun = again or self._follow_plan(standby, policy, release_at)
-        return None if begun is None else (standby.job_id, begun)
+                next_start = return_start or self._follow_plan(standby, policy, release_at)
+        return None if next_start is None else (standby.job_id, next_start)
 
     def _release(self, standby: Standby, policy: Policy) -> int | None:
         """Let the policy release the standby; return its start."""
-        done = run_handover(
+        handover = run_handover(
             self._sim,
             standby,
             policy,
@@ -199,28 +199,28 @@ class _Chain:
             step_s=STEP_S,
             at_most=self._at_most,
         )
-        return done.successor_start if done.successor_start < self._at_most else None
+        return handover.successor_start if handover.successor_start < self._at_most else None
 
-    def _choose_lead(self, standby: Standby, begun: int) -> int | None:
+    def _choose_lead(self, standby: Standby, start: int) -> int | None:
         """Return how long before its predecessor's end a link that began early is released again.
 
         None: it keeps its nodes. Beyond max-overlap it goes whatever the rule says. 0: it has no
         return left, and stands as it did first.
         """
-        early_s, record = standby.end - begun, self._sim.find(standby.job_id)
-        most_s = early_s if standby.max_overlap_s is None else standby.max_overlap_s
+        left_s, record = standby.end - start, self._sim.find(standby.job_id)
+        max_overlap_s = left_s if standby.max_overlap_s is None else standby.max_overlap_s
         if standby.returns == 0:
-            return 0 if early_s > most_s else None
-        released = begun if record is None or record.eligible is None else record.eligible
+            return 0 if left_s > max_overlap_s else None
+        release = start if record is None or record.eligible is None else record.eligible
         lead_s = choose_new_lead(
             () if standby.forecast is None else standby.forecast.waits_s,
             standby.overlap_price,
             standby.returns,
-            released_s=released,
-            start_s=begun,
+            released_s=release,
+            start_s=start,
             end_s=standby.end,
         )
-        return bound_new_lead(lead_s, early_s, begun - released, most_s)
+        return bound_new_lead(lead_s, left_s, start - release, max_overlap_s)
 
     def _follow_plan(self, standby: Standby, policy: Policy, release_at: int) -> int | None:
         """Go on to the release that is planned; a service forecasts the wait then."""
@@ -247,18 +247,20 @@ class _Chain:
         )
         if work.style is Style.SWITCH:
             standby.max_overlap_s = None
-            standby.worked_at = start + compute_work_floor_s(0, link.time_limit_s)
+            standby.floor_reached_at = start + compute_work_floor_s(0, link.time_limit_s)
         if self._memory is not None:
             submitted = start if record is None else record.submit
-            standby.sight = self._build_sight(self._memory, standby, submitted, start)
+            standby.view_completer = self._build_view_completer(
+                self._memory, standby, submitted, start
+            )
         return standby
 
-    def _build_sight(
+    def _build_view_completer(
         self, memory: WorldMemory, standby: Standby, submitted: int, start: int
-    ) -> Sight:
+    ) -> ViewCompleter:
         """Build what models see; `submitted` and `start` are the predecessor's."""
         link = self._link
-        return Sight(
+        return ViewCompleter(
             memory=memory,
             link=HandoverInput(
                 nodes=link.nodes,
@@ -275,7 +277,7 @@ class _Chain:
                 predecessor_end=standby.end,
             ),
             needs=self._planner.policy.needs,
-            looks=-(-link.time_limit_s // STEP_S),
+            max_views=-(-link.time_limit_s // STEP_S),
         )
 
     def _get_price(self) -> float:

@@ -32,9 +32,9 @@ class WorldMemory:
         self.past, self.history = EventHistory(jobs), SubmissionHistory(since)
 
     def fork(self) -> Self:
-        twin = type(self)(self._jobs, self.history.since)
-        twin.past, twin.history = self.past.fork(), self.history.fork()
-        return twin
+        copy = type(self)(self._jobs, self.history.since)
+        copy.past, copy.history = self.past.fork(), self.history.fork()
+        return copy
 
     def follow_world(self, world: Simulator, until: int) -> None:
         """Advance the world, and remember what happens."""
@@ -53,32 +53,34 @@ class WorldMemory:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sight:
+class ViewCompleter:
     """What a policy is shown of one hand-over beyond its times, gathered at each look."""
 
     memory: WorldMemory
     link: HandoverInput
     needs: Needs
-    looks: int
+    max_views: int
     """As many looks at the hand-over there are at most; the twin's questions are spread over
     them."""
     twin: Twin = field(default_factory=Twin)
-    _seen: list[Observation] = field(default_factory=list)
+    _observations: list[Observation] = field(default_factory=list)
     _twin_s: NDArray[np.int32] | None = None
-    _looked: int = 0
+    _view_count: int = 0
 
     def complete_view(self, view: PolicyView, sim: Simulator) -> PolicyView:
         """Add what the policy needs. The twin's last answer holds between two questions."""
         if self.needs.observation or self.needs.window:
             memory = self.memory.past.memory
-            self._seen.append(feature_vector.observe_simulator(sim, self.link, memory))
-            view = replace(view, observation=self._seen[-1], window=np.array(self._seen))
+            self._observations.append(feature_vector.observe_simulator(sim, self.link, memory))
+            view = replace(
+                view, observation=self._observations[-1], window=np.array(self._observations)
+            )
         if self.needs.twin:
-            if self._looked % compute_question_step(self.looks) == 0:
-                answer = self.twin.forecast_from_simulator(
+            if self._view_count % compute_question_step(self.max_views) == 0:
+                forecast = self.twin.forecast_from_simulator(
                     sim, self.link, self.memory.history, seed=sim.now
                 )
-                self._twin_s = answer.compute_quantiles()
+                self._twin_s = forecast.compute_quantiles()
             view = replace(view, twin_s=self._twin_s)
-        self._looked += 1
+        self._view_count += 1
         return view

@@ -34,51 +34,59 @@ class EpisodeBuilder:
 
     def __init__(self, params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> None:
         self._settings = settings
-        self._worlds = TraceReplay(params, jobs, settings)
-        self._aged: TraceReplay | None = None
+        self._replay = TraceReplay(params, jobs, settings)
+        self._aged_replay: TraceReplay | None = None
         if not params.accrue_always:
-            self._aged = TraceReplay(replace(params, accrue_always=True), jobs, settings)
+            self._aged_replay = TraceReplay(replace(params, accrue_always=True), jobs, settings)
 
     def build_table(self, start_points: Iterable[int], about: TableMetadata) -> EpisodeTable:
         """Build the episodes of these start points. They ascend, and none lies before the last
         one of an earlier call."""
-        found: list[Columns] = []
+        episodes: list[Columns] = []
         left_out = 0
         for point in start_points:
             rows = self.build_episode(point)
             if rows is None:
                 left_out += 1
             else:
-                found.append(rows)
-        columns = _assemble_columns(found, self._settings.instant_s)
+                episodes.append(rows)
+        columns = _assemble_columns(episodes, self._settings.instant_s)
         started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
-        beyond = int((started > self._worlds.trace_end).sum())
-        return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
+        beyond_trace = int((started > self._replay.trace_end).sum())
+        return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond_trace), columns)
 
     def build_episode(self, point: int) -> Columns | None:
         """Build the episode whose predecessor is submitted at `point`.
 
         None if one of the two jobs never starts, or a lost node cuts the predecessor short.
         """
-        world, past = self._worlds.fork_at(point)
+        world, past = self._replay.fork_at(point)
         if world is None:
             return None
         rows = _EpisodeObserver(
-            world, past, self._worlds.link, self._settings.instant_s, point
+            world, past, self._replay.link, self._settings.instant_s, point
         ).build_rows()
-        aged = self._compute_aged_outcomes(self._aged, point) if self._aged else rows["outcome_s"]
-        if not world.has_run_to_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
+        aged_outcomes = (
+            self._compute_aged_outcomes(self._aged_replay, point)
+            if self._aged_replay
+            else rows["outcome_s"]
+        )
+        if (
+            not world.has_run_to_limit()
+            or aged_outcomes is None
+            or NEVER in (*rows["outcome_s"], *aged_outcomes)
+        ):
             return None
-        return rows | {"outcome_aged_s": aged}
+        return rows | {"outcome_aged_s": aged_outcomes}
 
-    def _compute_aged_outcomes(self, aged: TraceReplay, point: int) -> TableColumn | None:
+    def _compute_aged_outcomes(self, aged_replay: TraceReplay, point: int) -> TableColumn | None:
         """Compute the outcomes of the same pair on the same site with ACCRUE_ALWAYS, where the
         standby earns age from the start."""
-        world = aged.fork_without_history(point)
+        world = aged_replay.fork_without_history(point)
         if world is None:
             return None
-        found = world.compute_outcomes(world.start + self._settings.instant_s.astype(np.int64))
-        return found if world.has_run_to_limit() else None
+        outcomes = world.compute_outcomes(world.start + self._settings.instant_s.astype(np.int64))
+        return outcomes if world.has_run_to_limit() else None
 
 
 class _EpisodeObserver:
@@ -100,7 +108,7 @@ class _EpisodeObserver:
         self._partition = get_partition_number(world.sim.params, job.partition)
         count = len(self._instant_s)
         self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
-        self._line = np.zeros((3, count), dtype=np.int32)
+        self._queue_rows = np.zeros((3, count), dtype=np.int32)
 
     def build_rows(self) -> Columns:
         world = self._world
@@ -112,9 +120,9 @@ class _EpisodeObserver:
             "predecessor_start": np.array(world.start, dtype=np.int64),
             "predecessor_end": np.array(world.end, dtype=np.int64),
             "outcome_s": outcome_s,
-            "rivals": self._line[0],
-            "rivals_planned_s": self._line[1],
-            "free_nodes": self._line[2],
+            "rivals": self._queue_rows[0],
+            "rivals_planned_s": self._queue_rows[1],
+            "free_nodes": self._queue_rows[2],
             "observations": self._observations,
             "started": started,
         }
@@ -122,17 +130,17 @@ class _EpisodeObserver:
     def _observe_instant(self, k: int) -> None:
         sim = self._world.sim
         self._observations[k] = feature_vector.observe_simulator(sim, self._link, self._past.memory)
-        self._line[:, k] = (*self._count_rivals(sim), count_free_nodes(sim, self._partition))
+        self._queue_rows[:, k] = (*self._count_rivals(sim), count_free_nodes(sim, self._partition))
 
     def _count_rivals(self, sim: Simulator) -> tuple[int, int]:
         """Count the waiting jobs that are not wider than the successor, and find their latest
         planned start."""
-        in_line = list_rivals(sim, self._link.nodes, self._partition).tolist()
-        if not in_line:
+        rival_ids = list_rivals(sim, self._link.nodes, self._partition).tolist()
+        if not rival_ids:
             return 0, NONE
         planned = sim.compute_planned_starts()
-        starts = [planned[job_id] for job_id in in_line if job_id in planned]
-        return len(in_line), max(starts) - sim.now if starts else NONE
+        starts = [planned[job_id] for job_id in rival_ids if job_id in planned]
+        return len(rival_ids), max(starts) - sim.now if starts else NONE
 
 
 def describe_table(
@@ -146,13 +154,13 @@ def describe_table(
 ) -> TableMetadata:
     """Return the description that a table carries of itself."""
     # Without a release as tables were before there were any, so that they are of one cluster.
-    told = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
+    cluster = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
     return TableMetadata(
         trace=trace,
         trace_sha256=trace_sha256,
         source=source,
         # As a file gives it back: lists for tuples.
-        cluster=json.loads(json.dumps(told)),
+        cluster=json.loads(json.dumps(cluster)),
         features=spec.NAMES,
         features_fingerprint=spec.FINGERPRINT,
         versions=versions or {},
@@ -164,20 +172,20 @@ _ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_
 
 
 def _assemble_columns(
-    found: Sequence[Columns], instant_s: NDArray[np.int32]
+    episodes: Sequence[Columns], instant_s: NDArray[np.int32]
 ) -> dict[str, TableColumn]:
     """Assemble the columns of a table from the rows of its episodes."""
     count, width = len(instant_s), len(spec.NAMES)
     columns: dict[str, TableColumn] = {"instant_s": instant_s}
     for name in ("start_point", "predecessor_start", "predecessor_end"):
-        columns[name] = np.array([rows[name] for rows in found], dtype=np.int64)
+        columns[name] = np.array([rows[name] for rows in episodes], dtype=np.int64)
     for name in ("outcome_s", "outcome_aged_s", "rivals", "rivals_planned_s", "free_nodes"):
-        every = np.array([rows[name] for rows in found], dtype=np.int32)
-        columns[name] = every.reshape(len(found), count)
-    every = np.array([rows["observations"] for rows in found], dtype=np.float32)
-    columns["observations"] = every.reshape(len(found), count, width)
-    started = np.concatenate([np.zeros((0, 4), dtype=np.int64), *(r["started"] for r in found)])
-    lengths = [0, *(len(rows["started"]) for rows in found)]
+        values = np.array([rows[name] for rows in episodes], dtype=np.int32)
+        columns[name] = values.reshape(len(episodes), count)
+    values = np.array([rows["observations"] for rows in episodes], dtype=np.float32)
+    columns["observations"] = values.reshape(len(episodes), count, width)
+    started = np.concatenate([np.zeros((0, 4), dtype=np.int64), *(r["started"] for r in episodes)])
+    lengths = [0, *(len(rows["started"]) for rows in episodes)]
     columns["started_first"] = np.cumsum(lengths, dtype=np.int64)
     for i, name in enumerate(_ROW_COLUMNS):
         columns[name] = started[:, i].astype(np.int32 if i else np.int64)

@@ -17,38 +17,45 @@ StartedJob = tuple[int, int, int, int]
 class EventHistory:
     """The memory that observations are made from, and the waits that rules are shown."""
 
-    def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
-        """`jobs`: the jobs of the trace, by id. `elsewhere`: partitions, as jobs name them, that
-        are not the pair's. Rules are not shown waits from these."""
+    def __init__(
+        self, jobs: Mapping[int, SimJob], other_partitions: frozenset[str] = frozenset()
+    ) -> None:
+        """`jobs`: the jobs of the trace, by id. `other_partitions`: those that are not the pair's,
+        as jobs name them. Rules are not shown waits from these."""
         self.memory = RunningStats()
         self.started: list[StartedJob] = []
         self._jobs = jobs
-        self._elsewhere = elsewhere
+        self._other_partitions = other_partitions
 
     def fork(self) -> Self:
-        """Return an independent copy that remembers as much as anybody will ask of it."""
-        twin = type(self)(self._jobs, self._elsewhere)
-        twin.memory = self.memory.fork()
-        twin.started = self.started[-RECENT_JOBS:]
-        return twin
+        """Return an independent copy. It keeps the newest RECENT_JOBS of the started jobs, which is
+        all that a view shows."""
+        copy = type(self)(self._jobs, self._other_partitions)
+        copy.memory = self.memory.fork()
+        copy.started = self.started[-RECENT_JOBS:]
+        return copy
 
     def follow_world(self, world: Simulator, until: int) -> None:
         """Advance the world, and record its events."""
         since = world.now
         self.record_events(world, world.advance(until), since)
-        # A fork copies what is told of ended jobs.
+        # A fork copies the records of ended jobs, so they are dropped once they are read.
         world.forget_ended(until)
 
     def record_events(self, world: Simulator, events: list[Event], since: int) -> None:
         """Record the events of the world, which was advanced from `since`."""
         if events:
-            ended = {record.job_id: record for record in world.list_ended_since(since)}
-            eligible = map_eligible_times(world) if _has_starts(events, ended) else {}
+            ended_records = {record.job_id: record for record in world.list_ended_since(since)}
+            eligible_times = map_eligible_times(world) if _has_starts(events, ended_records) else {}
             for event in events:
-                self._record_event(event, world, ended.get(event.job_id), eligible)
+                self._record_event(event, world, ended_records.get(event.job_id), eligible_times)
 
     def _record_event(
-        self, event: Event, world: Simulator, ended: JobRecord | None, eligible: Mapping[int, int]
+        self,
+        event: Event,
+        world: Simulator,
+        ended: JobRecord | None,
+        eligible_times: Mapping[int, int],
     ) -> None:
         at, kind, job_id = event
         job = self._jobs.get(job_id) or _find_pair_job(world, job_id, ended)
@@ -58,10 +65,10 @@ class EventHistory:
         if kind is EventKind.SUBMITTED:
             self.memory.record_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
         elif kind is EventKind.STARTED:
-            since = (ended.eligible if ended else None) or eligible.get(job_id, at)
-            wait_s = compute_wait_s(at, job.submit, since)
+            eligible_at = (ended.eligible if ended else None) or eligible_times.get(job_id, at)
+            wait_s = compute_wait_s(at, job.submit, eligible_at)
             self.memory.record_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
-            if job.partition not in self._elsewhere:
+            if job.partition not in self._other_partitions:
                 self.started.append((at, wait_s, nodes, limit_s))
         elif kind is EventKind.ENDED and ended is not None and ended.start is not None:
             self.memory.record_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)

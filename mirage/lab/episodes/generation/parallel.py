@@ -21,36 +21,41 @@ class BlockMaker(Protocol):
         """Write the block, whole or not at all, and return its number of start points."""
 
 
-Begin = Callable[[], BlockMaker]
+MakerFactory = Callable[[], BlockMaker]
 """Makes a block maker. It can be sent to another process."""
 
 
 def make_blocks(
-    begin: Begin, left: Mapping[Path, range], processes: int, told: PointsCallback
+    create_maker: MakerFactory,
+    missing_blocks: Mapping[Path, range],
+    processes: int,
+    on_points: PointsCallback,
 ) -> None:
-    """Make each block. `told` is called with the number of its start points when a block is
+    """Make each block. `on_points` is called with the number of its start points when a block is
     finished.
 
     `processes`: 0 for this process. A command that a person may end with Ctrl-C needs another
     process, since an interrupt within a compiled function is a SystemError, or worse.
     """
-    if not left:
+    if not missing_blocks:
         return
     if processes < 1:
-        maker = begin()
-        for path, points in left.items():
-            told(maker.make_block(path, points))
+        maker = create_maker()
+        for path, points in missing_blocks.items():
+            on_points(maker.make_block(path, points))
         return
-    with _open_pool(begin, min(processes, len(left))) as pool:
+    with _open_pool(create_maker, min(processes, len(missing_blocks))) as pool:
         # Handed out in the order of time: each process only ever moves its replay forward.
-        futures = [pool.submit(_make_in_worker, path, points) for path, points in left.items()]
-        _gather_results(futures, told)
+        futures = [
+            pool.submit(_make_in_worker, path, points) for path, points in missing_blocks.items()
+        ]
+        _gather_results(futures, on_points)
 
 
-def _gather_results(futures: Sequence["Future[int]"], told: PointsCallback) -> None:
+def _gather_results(futures: Sequence["Future[int]"], on_points: PointsCallback) -> None:
     try:
         for future in as_completed(futures):
-            told(future.result())
+            on_points(future.result())
     except BaseException:
         # Blocks that have not begun are not started.
         for future in futures:
@@ -59,24 +64,24 @@ def _gather_results(futures: Sequence["Future[int]"], told: PointsCallback) -> N
 
 
 @contextmanager
-def _open_pool(begin: Begin, processes: int) -> Iterator[ProcessPoolExecutor]:
+def _open_pool(create_maker: MakerFactory, processes: int) -> Iterator[ProcessPoolExecutor]:
     # Not forked: a progress bar is a thread, and a fork would take its locks along.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _init_worker, (begin,)) as pool:
+    with ProcessPoolExecutor(processes, context, _init_worker, (create_maker,)) as pool:
         yield pool
 
 
-_begun: list[Begin] = []
-_here: list[BlockMaker] = []
+_maker_factories: list[MakerFactory] = []
+_makers: list[BlockMaker] = []
 """The block maker of a child process, made when it is first needed."""
 
 
-def _init_worker(begin: Begin) -> None:
+def _init_worker(create_maker: MakerFactory) -> None:
     # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
     # are written whole or not at all: the one under way is lost, the others are kept.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _begun.append(begin)
+    _maker_factories.append(create_maker)
 
 
 def _end_with_parent() -> None:
@@ -89,6 +94,6 @@ def _end_with_parent() -> None:
 
 
 def _make_in_worker(path: Path, points: range) -> int:
-    if not _here:
-        _here.append(_begun[0]())
-    return _here[0].make_block(path, points)
+    if not _makers:
+        _makers.append(_maker_factories[0]())
+    return _makers[0].make_block(path, points)

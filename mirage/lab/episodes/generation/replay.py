@@ -23,7 +23,7 @@ class ReplayListener(Protocol):
     def fork(self) -> Self: ...
 
 
-Heard = TypeVar("Heard", bound=ReplayListener)
+Listener = TypeVar("Listener", bound=ReplayListener)
 
 
 class TraceReplay:
@@ -32,20 +32,24 @@ class TraceReplay:
 
     def __init__(self, params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> None:
         settings.check_feasible(params)
-        submits = [job.submit for job in jobs] or [settings.since]
+        submissions = [job.submit for job in jobs] or [settings.since]
         self.link = build_pair_job(settings)
-        self.trace_end = max(submits)
+        self.trace_end = max(submissions)
         self.at_most = max(self.trace_end, settings.until) + PATIENCE_S
         """Epoch seconds. No start is waited for after this."""
-        first = min(*submits, settings.since) - 1
-        known = [*jobs, self._build_account_holder(jobs)]
-        self._main = Simulator(params, Workload.from_jobs(params, known), now=first)
-        ours = get_partition_number(params, settings.partition)
-        elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
-        if ours:
+        first = min(*submissions, settings.since) - 1
+        all_jobs = [*jobs, self._build_account_holder(jobs)]
+        self._main = Simulator(params, Workload.from_jobs(params, all_jobs), now=first)
+        pair_partition = get_partition_number(params, settings.partition)
+        other_partitions = {p.name for p in params.partitions} - {
+            params.partitions[pair_partition].name
+        }
+        if pair_partition:
             # A job that names no partition goes to the first.
-            elsewhere.add("")
-        self._past = EventHistory({job.job_id: job for job in known}, frozenset(elsewhere))
+            other_partitions.add("")
+        self._past = EventHistory(
+            {job.job_id: job for job in all_jobs}, frozenset(other_partitions)
+        )
 
     def _build_account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
         """Build a job that is submitted after the end of the replay. It makes the pair's user
@@ -61,12 +65,16 @@ class TraceReplay:
         """
         return self.fork_with_listener(point, self._past)
 
-    def fork_with_listener(self, point: int, heard: Heard) -> tuple[ReplayFork | None, Heard]:
-        """Fork a world with another listener. `heard` has followed the replay so far, and its
+    def fork_with_listener(
+        self, point: int, listener: Listener
+    ) -> tuple[ReplayFork | None, Listener]:
+        """Fork a world with another listener. `listener` has followed the replay so far, and its
         fork goes on in the world."""
-        heard.follow_world(self._main, point - 1)
-        own = heard.fork()
-        return fork_handover(self._main, self.link, point, self.at_most, own.follow_world), own
+        listener.follow_world(self._main, point - 1)
+        forked_listener = listener.fork()
+        return fork_handover(
+            self._main, self.link, point, self.at_most, forked_listener.follow_world
+        ), forked_listener
 
     def fork_without_history(self, point: int) -> ReplayFork | None:
         """Fork a world without a history. This is several times faster."""

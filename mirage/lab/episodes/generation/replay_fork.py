@@ -19,7 +19,7 @@ Seconds = NDArray[np.int32]
 
 
 def advance_with_events(sim: Simulator, until: int) -> object:
-    """Move on, and hear of what ends."""
+    """Advance, and collect the events: only so does the simulator keep records of ended jobs."""
     return sim.advance(until)
 
 
@@ -40,31 +40,32 @@ class ReplayFork:
     def compute_outcomes(
         self,
         instants: NDArray[np.int64],
-        move_on: Advance | None = None,
-        seen: Callable[[int], None] = lambda _: None,
+        advance: Advance | None = None,
+        on_instant: Callable[[int], None] = lambda _: None,
     ) -> Seconds:
         """Compute (start of the successor - end of the predecessor) for a release at each of
         `instants`.
 
-        Instants ascend from the predecessor's start to its end. `seen(k)` is called with the world
-        at the k-th instant. At the last one Slurm releases the standby by itself.
+        Instants ascend from the predecessor's start to its end. `on_instant(k)` is called while the
+        world is at the k-th instant. At the last one Slurm releases the standby by itself. The
+        outcomes are in seconds, NEVER where the successor does not start.
         """
-        found: Seconds = np.full(len(instants), NEVER, dtype=np.int32)
+        outcomes: Seconds = np.full(len(instants), NEVER, dtype=np.int32)
         last = len(instants) - 1
         fork: Simulator | None = None
-        for k, at in enumerate(instants.tolist()):
+        for k, instant in enumerate(instants.tolist()):
             if k == last:
-                found[k] = self._run_until_started(self.sim.fork())
-                # Only here is it asked what has become of the predecessor.
-                (move_on or advance_with_events)(self.sim, at)
+                outcomes[k] = self._run_until_started(self.sim.fork())
+                # Only `has_run_to_limit`, after the last instant, needs the predecessor's record.
+                (advance or advance_with_events)(self.sim, instant)
             else:
-                (move_on or Simulator.advance_quietly)(self.sim, at)
-            seen(k)
+                (advance or Simulator.advance_quietly)(self.sim, instant)
+            on_instant(k)
             if k != last:
                 fork = self.sim.fork(reusable=fork)
                 fork.set_dependencies(self.standby, ())
-                found[k] = self._run_until_started(fork)
-        return found
+                outcomes[k] = self._run_until_started(fork)
+        return outcomes
 
     def has_run_to_limit(self) -> bool:
         """Return whether the predecessor was not cut short, once its world has come to its end."""
@@ -99,7 +100,7 @@ def fork_handover(
     link: SimJob,
     at: int,
     at_most: int,
-    move_on: Advance = Simulator.advance_quietly,
+    advance: Advance = Simulator.advance_quietly,
 ) -> ReplayFork | None:
     """Fork the world in which a job like `link` is submitted at `at`, later than `main.now`.
 
@@ -109,22 +110,24 @@ def fork_handover(
     """
     sim = main.fork()
     try:
-        return _submit_pair(sim, link, at, at_most, move_on)
+        return _submit_pair(sim, link, at, at_most, advance)
     except ClusterRefused:
         return None
 
 
 def _submit_pair(
-    sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance
+    sim: Simulator, link: SimJob, at: int, at_most: int, advance: Advance
 ) -> ReplayFork | None:
     predecessor = sim.inject(_build_job(link, at), at=at)
     start = sim.fork().run_until_started(predecessor, at_most)
     if start is None:
         return None
-    move_on(sim, start)
-    standby = sim.inject(_build_job(link, start, behind=predecessor))
+    advance(sim, start)
+    standby = sim.inject(_build_job(link, start, predecessor=predecessor))
     return ReplayFork(sim, predecessor, standby, start, start + link.time_limit_s, at_most)
 
 
-def _build_job(link: SimJob, at: int, behind: int = 0) -> SimJob:
-    return replace(link, job_id=0, submit=at, dependencies=build_afterany(behind) if behind else ())
+def _build_job(link: SimJob, at: int, predecessor: int = 0) -> SimJob:
+    return replace(
+        link, job_id=0, submit=at, dependencies=build_afterany(predecessor) if predecessor else ()
+    )

@@ -34,9 +34,11 @@ class RepresentativePair:
 
 def list_busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
     """List the partitions with most of the node-hours, busiest first."""
-    used = _sum_node_hours((get_partition(job, params).name, job) for job in jobs)
-    least = LEAST_SHARE * used.total()
-    return [name for name, hours in used.most_common(MOST_PARTITIONS) if hours >= least > 0]
+    node_hours = _sum_node_hours((get_partition(job, params).name, job) for job in jobs)
+    least_hours = LEAST_SHARE * node_hours.total()
+    return [
+        name for name, hours in node_hours.most_common(MOST_PARTITIONS) if hours >= least_hours > 0
+    ]
 
 
 def find_representative_pair(
@@ -47,32 +49,32 @@ def find_representative_pair(
     None if the partition had no long job. Long is half of the longest limit in use, or of MaxTime
     if that is less.
     """
-    place = _find_partition(params, partition)
-    mine = [
+    pair_partition = _find_partition(params, partition)
+    partition_jobs = [
         j
         for j in jobs
-        if get_partition(j, params).name == place.name and _compute_node_hours(j) > 0
+        if get_partition(j, params).name == pair_partition.name and _compute_node_hours(j) > 0
     ]
-    if not mine:
+    if not partition_jobs:
         return None
-    least_s = LONG * _find_longest_s(mine, place)
-    long = [job for job in mine if job.time_limit_s >= least_s]
-    limit_s = _rank_by_node_hours(long, lambda job: job.time_limit_s)[0]
-    room = len(list_partition_nodes(params, place))
+    least_s = LONG * _find_longest_s(partition_jobs, pair_partition)
+    long_jobs = [job for job in partition_jobs if job.time_limit_s >= least_s]
+    limit_s = _rank_by_node_hours(long_jobs, lambda job: job.time_limit_s)[0]
+    partition_size = len(list_partition_nodes(params, pair_partition))
     widths = _rank_by_node_hours(
-        [j for j in long if j.time_limit_s == limit_s], lambda job: job.nodes
+        [j for j in long_jobs if j.time_limit_s == limit_s], lambda job: job.nodes
     )
-    nodes = tuple(width for width in widths if width <= room)[:MOST_WIDTHS]
+    nodes = tuple(width for width in widths if width <= partition_size)[:MOST_WIDTHS]
     if not nodes:
         return None
-    like = sum(
-        _compute_node_hours(j) for j in long if j.time_limit_s == limit_s and j.nodes in nodes
+    pair_hours = sum(
+        _compute_node_hours(j) for j in long_jobs if j.time_limit_s == limit_s and j.nodes in nodes
     )
     return RepresentativePair(
-        partition=place.name,
+        partition=pair_partition.name,
         time_limit_s=limit_s,
         nodes=nodes,
-        share=like / sum(map(_compute_node_hours, mine)),
+        share=pair_hours / sum(map(_compute_node_hours, partition_jobs)),
     )
 
 
@@ -81,38 +83,40 @@ def find_heaviest_user(
 ) -> tuple[str, str] | None:
     """Return (user, account) with most node-hours in the partition; None if the trace names no
     user."""
-    place = _find_partition(params, partition)
-    mine = (j for j in jobs if j.user and get_partition(j, params).name == place.name)
-    used = _sum_node_hours(((job.user, job.account), job) for job in mine)
-    return used.most_common(1)[0][0] if used.total() > 0 else None
+    pair_partition = _find_partition(params, partition)
+    partition_jobs = (
+        j for j in jobs if j.user and get_partition(j, params).name == pair_partition.name
+    )
+    node_hours = _sum_node_hours(((job.user, job.account), job) for job in partition_jobs)
+    return node_hours.most_common(1)[0][0] if node_hours.total() > 0 else None
 
 
 _Key = TypeVar("_Key")
 
 
-def _sum_node_hours(keyed: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
-    used: Counter[_Key] = Counter()
-    for key, job in keyed:
-        used[key] += _compute_node_hours(job)  # type: ignore[assignment]  # hours are no whole numbers
-    return used
+def _sum_node_hours(jobs_by_key: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
+    node_hours: Counter[_Key] = Counter()
+    for key, job in jobs_by_key:
+        node_hours[key] += _compute_node_hours(job)  # type: ignore[assignment]  # hours are no whole numbers
+    return node_hours
 
 
 def _rank_by_node_hours(jobs: Sequence[SimJob], key: Callable[[SimJob], int]) -> list[int]:
     """Rank values by the node-hours of the jobs that have them. Of equals the smaller value
     comes first."""
-    used = _sum_node_hours((key(job), job) for job in jobs)
-    return sorted(used, key=lambda value: (-used[value], value))
+    node_hours = _sum_node_hours((key(job), job) for job in jobs)
+    return sorted(node_hours, key=lambda value: (-node_hours[value], value))
 
 
 def _find_longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
     """Find the longest limit in use: all longer limits together have RARE of the node-hours."""
-    used = _sum_node_hours((job.time_limit_s, job) for job in jobs)
-    rare = RARE * used.total()
-    above = 0.0
+    node_hours = _sum_node_hours((job.time_limit_s, job) for job in jobs)
+    rare_hours = RARE * node_hours.total()
+    hours_above = 0.0
     longest = 0
-    for longest in sorted(used, reverse=True):
-        above += used[longest]
-        if above >= rare:
+    for longest in sorted(node_hours, reverse=True):
+        hours_above += node_hours[longest]
+        if hours_above >= rare_hours:
             break
     return min(longest, partition.max_time_s or longest)
 

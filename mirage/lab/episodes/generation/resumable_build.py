@@ -49,14 +49,14 @@ class TablePlan:
 @dataclass(frozen=True, slots=True)
 class BuiltTable:
     table: EpisodeTable
-    kept: int
+    kept_points: int
     """Start points that an earlier, interrupted command had made."""
 
 
 def build_table(
-    plan: TablePlan, out: Path, processes: int = 0, told: PointsCallback = lambda _: None
+    plan: TablePlan, out: Path, processes: int = 0, on_points: PointsCallback = lambda _: None
 ) -> BuiltTable:
-    """Make the table and write it to `out`. `told` is called with the number of finished start
+    """Make the table and write it to `out`. `on_points` is called with the number of finished start
     points.
 
     Finished blocks are kept in a folder beside `out` until the table is written, so the same
@@ -66,10 +66,10 @@ def build_table(
     if out.is_dir():
         raise InputError(f"{out} is a folder: name a file to write")
     with _open_block_folder(plan, out) as folder:
-        left = _list_missing_blocks(plan, out)
-        already = _count_points(plan) - sum(map(len, left.values()))
-        told(already)
-        parallel.make_blocks(partial(_TableBlockMaker, plan), left, processes, told)
+        missing_blocks = _list_missing_blocks(plan, out)
+        kept_points = _count_points(plan) - sum(map(len, missing_blocks.values()))
+        on_points(kept_points)
+        parallel.make_blocks(partial(_TableBlockMaker, plan), missing_blocks, processes, on_points)
         table = join_tables([EpisodeTable.load(path) for path in _list_blocks(plan, out)])
         if len(table):
             table.save(out)
@@ -79,7 +79,7 @@ def build_table(
             f"not one of {table.about.left_out} start points gave an episode: "
             "the predecessor or its successor never starts"
         )
-    return BuiltTable(table=table, kept=already)
+    return BuiltTable(table=table, kept_points=kept_points)
 
 
 def count_kept_points(plan: TablePlan, out: Path) -> int:
@@ -128,8 +128,8 @@ def _is_whole_block(path: Path, points: range, plan: TablePlan) -> bool:
     """Return whether the block is whole: a table is written whole or not at all, but disks fail."""
     try:
         block = EpisodeTable.load(path)
-        accounted = len(block) + block.about.left_out
-        return accounted == len(points) and block.observations.shape[1] == len(
+        point_count = len(block) + block.about.left_out
+        return point_count == len(points) and block.observations.shape[1] == len(
             plan.settings.instant_s
         )
     except InputError:

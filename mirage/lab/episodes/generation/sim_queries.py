@@ -15,9 +15,9 @@ def list_rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
     slots = get_section(state, layout.QUEUE_SLOT)[_list_queue_places(state)]
-    ours = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == partition)
-    ids: NDArray[np.int64] = live[slots[ours], layout.ID]
-    return ids
+    is_rival = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == partition)
+    rival_ids: NDArray[np.int64] = live[slots[is_rival], layout.ID]
+    return rival_ids
 
 
 def _list_queue_places(state: Ints) -> Ints:
@@ -25,9 +25,11 @@ def _list_queue_places(state: Ints) -> Ints:
 
     priority_queue.py defines old and young.
     """
-    k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
-    found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
-    return found
+    k, old_count = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
+    places: Ints = k + np.where(
+        k < old_count, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old_count
+    )
+    return places
 
 
 def count_free_nodes(sim: Simulator, partition: int) -> int:

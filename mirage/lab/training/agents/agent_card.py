@@ -43,11 +43,11 @@ class StartingAgent:
         if (card["family"], card.get("encoder")) != (family, encoder):
             raise InputError(f"{folder} is no {family} agent with the encoder {encoder}")
         _check_twin(folder, card, twin=twin)
-        found, _ = safetensors_io.load_weights(folder / WEIGHTS)
-        read = (folder / WEIGHTS).read_bytes()
-        if hashlib.sha256(read).hexdigest() != card.get("weights_sha256"):
+        weights, _ = safetensors_io.load_weights(folder / WEIGHTS)
+        data = (folder / WEIGHTS).read_bytes()
+        if hashlib.sha256(data).hexdigest() != card.get("weights_sha256"):
             raise UnfitModel(f"{folder}: {WEIGHTS} is not the file that its card describes")
-        return cls(found, card)
+        return cls(weights, card)
 
     @property
     def until(self) -> int:
@@ -58,12 +58,12 @@ class StartingAgent:
 
 def _check_twin(folder: Path, card: Mapping[str, Any], *, twin: bool) -> None:
     try:
-        knows = has_twin_inputs(card)
+        is_with_twin = has_twin_inputs(card)
     except ValueError as error:
         raise UnfitModel(f"{folder}: {error}") from error
-    if knows is not twin:
-        told, option = ("with", "--twin") if knows else ("without", "--no-twin")
-        raise InputError(f"{folder} was trained {told} the twin: go on from it with {option}")
+    if is_with_twin is not twin:
+        wording, option = ("with", "--twin") if is_with_twin else ("without", "--no-twin")
+        raise InputError(f"{folder} was trained {wording} the twin: go on from it with {option}")
 
 
 def build_agent_card(
@@ -71,22 +71,22 @@ def build_agent_card(
     runs: Trajectories,
     tables: Sequence[EpisodeTable],
     start: StartingAgent | None,
-    **told: Any,
+    **figures: Any,
 ) -> dict[str, Any]:
-    """Build the card, except the sha256. `told`: figures of the training run."""
-    described = {
+    """Build the card, except the sha256. `figures`: figures of the training run."""
+    card = {
         **build_card_header(plan.family),
         "encoder": plan.encoder,
         ADVANTAGE: {"unit": plan.unit, "prices": PRICES, "window": WINDOW if plan.part else 0},
         "settings": plan.used_settings,
-        **told,
+        **figures,
         **describe_training_data(runs.rows, tables),
     }
     if start is not None:
-        before, seen = start.card, described["seen"]
-        described["trained_on"] = [*before["trained_on"], *described["trained_on"]]
-        described["seen"] = {
-            "low": np.minimum(before["seen"]["low"], seen["low"]).tolist(),
-            "high": np.maximum(before["seen"]["high"], seen["high"]).tolist(),
+        start_card, ranges = start.card, card["seen"]
+        card["trained_on"] = [*start_card["trained_on"], *card["trained_on"]]
+        card["seen"] = {
+            "low": np.minimum(start_card["seen"]["low"], ranges["low"]).tolist(),
+            "high": np.maximum(start_card["seen"]["high"], ranges["high"]).tolist(),
         }
-    return described
+    return card

@@ -41,10 +41,10 @@ class _ServingNet(nn.Module):
     ) -> Tensor:
         """Return the advantage [R, 1]."""
         if window is None or known is None:
-            past, there = now[:, None][:, :0], now[:, :0]
+            past, mask = now[:, None][:, :0], now[:, :0]
         else:
-            past, there = split_windows(window, known, self._part)
-        answer: NetOutput = self.net(NetInput(now, past, there), price[:, 0])
+            past, mask = split_windows(window, known, self._part)
+        answer: NetOutput = self.net(NetInput(now, past, mask), price[:, 0])
         hours = self.net.unit_h * (answer.free - answer.hold)
         return (answer.preference if self._unit is AdvantageUnit.LOG_ODDS else hours)[:, None]
 
@@ -59,21 +59,21 @@ def export_net(net: Net, unit: AdvantageUnit, part: int) -> bytes:
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
     if part:
         shapes |= {WINDOW_INPUT: (WINDOW, len(spec.NAMES)), KNOWN: (WINDOW,)}
-    data = io.BytesIO()
+    buffer = io.BytesIO()
     with warnings.catch_warnings():
         # torch calls this exporter legacy; the new one needs another package.
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
             _ServingNet(net, unit, part).eval(),
             tuple(torch.ones(2, *shape) for shape in shapes.values()),
-            data,  # type: ignore[arg-type]  # the exporter that traces takes a file that is open
+            buffer,  # type: ignore[arg-type]  # the exporter that traces takes a file that is open
             input_names=list(shapes),
             output_names=[ADVANTAGE],
             dynamic_axes={name: {0: "R"} for name in (*shapes, ADVANTAGE)},
             opset_version=OPSET,
             dynamo=False,
         )
-    return data.getvalue()
+    return buffer.getvalue()
 
 
 def measure_parity(
@@ -84,21 +84,25 @@ def measure_parity(
 
     The graph gets windows as a service makes them; the network gets the means it was trained on.
     """
-    few = runs.select_episodes(np.arange(max(0, len(runs) - _MOST), len(runs)))
-    sight = few.build_input(part)
-    price = np.geomspace(0.1, 2.0, len(sight)).astype(np.float32)[:, None]
-    inputs = {INPUT: sight.now.numpy(), PRICE: price}
+    newest_runs = runs.select_episodes(np.arange(max(0, len(runs) - _MOST), len(runs)))
+    net_input = newest_runs.build_input(part)
+    price = np.geomspace(0.1, 2.0, len(net_input)).astype(np.float32)[:, None]
+    inputs = {INPUT: net_input.now.numpy(), PRICE: price}
     if part:
-        pairs = [pad_window(run[: k + 1], WINDOW) for run in few.observations for k in few.taken]
+        pairs = [
+            pad_window(run[: k + 1], WINDOW)
+            for run in newest_runs.observations
+            for k in newest_runs.taken
+        ]
         inputs[WINDOW_INPUT] = np.array([window for window, _ in pairs])
         inputs[KNOWN] = np.array([known for _, known in pairs])
-    (found,) = open_session(data).run([ADVANTAGE], inputs)
+    (graph_output,) = open_session(data).run([ADVANTAGE], inputs)
     net.eval()
     with torch.no_grad():
-        answer = net(sight, torch.from_numpy(price[:, 0]))
-    wanted = (
+        answer = net(net_input, torch.from_numpy(price[:, 0]))
+    net_output = (
         answer.preference
         if unit is AdvantageUnit.LOG_ODDS
         else net.unit_h * (answer.free - answer.hold)
     )
-    return {ADVANTAGE: float(np.abs(found[:, 0] - wanted.numpy()).max())}
+    return {ADVANTAGE: float(np.abs(graph_output[:, 0] - net_output.numpy()).max())}

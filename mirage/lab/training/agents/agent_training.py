@@ -53,15 +53,15 @@ class AgentPlan:
 
     def __post_init__(self) -> None:
         """Raises InputError for settings that do not fit together."""
-        shape, own = self.settings[self.encoder], self.settings[self.family]
+        shape, family_settings = self.settings[self.encoder], self.settings[self.family]
         if shape.get("asked", 0) > shape.get("experts", 0):
             raise InputError(
                 "`asked` is larger than `experts`: no more experts can be asked than there are"
             )
-        divided = not shape.get("part", 1) or WINDOW % shape.get("part", 1)
-        if divided or shape["width"] % shape.get("heads", 1):
+        is_undivided = not shape.get("part", 1) or WINDOW % shape.get("part", 1)
+        if is_undivided or shape["width"] % shape.get("heads", 1):
             raise InputError(f"`part` must divide {WINDOW}, and `heads` must divide `width`")
-        if own.get("algorithm", "ppo") not in ALGORITHMS:
+        if family_settings.get("algorithm", "ppo") not in ALGORITHMS:
             raise InputError(f"`algorithm` must be one of {', '.join(ALGORITHMS)}")
         offline = self.settings["offline"]
         # An agent that continues from another one has weights already.
@@ -94,9 +94,9 @@ class AgentPlan:
             shape["parts"] = WINDOW // self.part
         return Net(self.encoder, features, blind=self.settings["offline"]["blind"], **shape)
 
-    def create_algorithm(self, net: Net, learned: TrainingTensors) -> Dqn | PolicyGradient:
+    def create_algorithm(self, net: Net, tensors: TrainingTensors) -> Dqn | PolicyGradient:
         """Create the agent's algorithm, which trains a copy of the network."""
-        return AGENTS[self.family][0](net, learned, self.settings[self.family], self.seed)
+        return AGENTS[self.family][0](net, tensors, self.settings[self.family], self.seed)
 
     def prepare_net(self, runs: Trajectories) -> Net:
         """Build the network with which training on these runs begins.
@@ -115,7 +115,7 @@ class AgentPlan:
 @dataclass(frozen=True, slots=True)
 class Agent:
     net: Net
-    untuned: Net
+    offline_net: Net
     """The network before its algorithm, after offline training."""
     facts: dict[str, Any]
 
@@ -126,38 +126,45 @@ def fit_agent(runs: Trajectories, plan: AgentPlan, stages: TrainingCheckpoints, 
     Stages that `stages` has are loaded, not repeated. Raises InputError if there are too few runs.
     """
     masks = time_splits.split_newest(runs.rows, plan.settings["offline"]["held_back"])
-    earlier, newest = (
+    earlier_tensors, newest_tensors = (
         TrainingTensors.from_trajectories(runs.select_episodes(which), plan.part) for which in masks
     )
-    judge = partial(training_tensors.score_net, lesson=newest, unit=plan.unit)
-    begun = plan.prepare_net(runs.select_episodes(masks[0]))
-    kept, first = stages.load_or_make(
-        f"{name}-stop", partial(_train_offline, begun, earlier, plan, judge)
+    judge = partial(training_tensors.score_net, tensors=newest_tensors, unit=plan.unit)
+    start_net = plan.prepare_net(runs.select_episodes(masks[0]))
+    weights, offline_facts = stages.load_or_make(
+        f"{name}-stop", partial(_train_offline, start_net, earlier_tensors, plan, judge)
     )
-    tuned = partial(_train_until_best, _copy_with_weights(begun, kept), earlier, plan, judge)
-    _, second = stages.load_or_make(f"{name}-stop-tuned", tuned)
-    every, begun = TrainingTensors.from_trajectories(runs, plan.part), plan.prepare_net(runs)
-    again = partial(_train_offline, begun, every, plan, None, first["epochs"])
-    kept, _ = stages.load_or_make(name, again)
-    untuned = _copy_with_weights(begun, kept)
-    tuned = partial(_train_rounds, untuned, every, plan, second["rounds"])
-    kept, _ = stages.load_or_make(f"{name}-tuned", tuned)
-    return Agent(_copy_with_weights(begun, kept), untuned, first | second)
+    tune = partial(
+        _train_until_best, _copy_with_weights(start_net, weights), earlier_tensors, plan, judge
+    )
+    _, tuning_facts = stages.load_or_make(f"{name}-stop-tuned", tune)
+    all_tensors, start_net = (
+        TrainingTensors.from_trajectories(runs, plan.part),
+        plan.prepare_net(runs),
+    )
+    retrain = partial(_train_offline, start_net, all_tensors, plan, None, offline_facts["epochs"])
+    weights, _ = stages.load_or_make(name, retrain)
+    offline_net = _copy_with_weights(start_net, weights)
+    tune = partial(_train_rounds, offline_net, all_tensors, plan, tuning_facts["rounds"])
+    weights, _ = stages.load_or_make(f"{name}-tuned", tune)
+    return Agent(_copy_with_weights(start_net, weights), offline_net, offline_facts | tuning_facts)
 
 
 def _train_offline(
     net: Net,
-    learned: TrainingTensors,
+    tensors: TrainingTensors,
     plan: AgentPlan,
     judge: Callable[[Net], float] | None,
     epochs: int | None = None,
 ) -> Stage:
-    own = plan.settings["offline"]
-    settings = own if plan.start is None else {**own, "warm": 0, "least": 0}
+    offline_settings = plan.settings["offline"]
+    settings = (
+        offline_settings if plan.start is None else {**offline_settings, "warm": 0, "least": 0}
+    )
     balance = plan.settings[plan.encoder].get("balance", 0.0)
-    found = offline_training.train_offline(
+    result = offline_training.train_offline(
         copy.deepcopy(net),
-        learned,
+        tensors,
         settings,
         plan.unit,
         plan.seed,
@@ -165,30 +172,30 @@ def _train_offline(
         judge=judge,
         epochs=epochs,
     )
-    return dump_weights(found.net), {
-        "epochs": found.epochs,
-        "offline": found.score if judge else None,
+    return dump_weights(result.net), {
+        "epochs": result.epochs,
+        "offline": result.score if judge else None,
     }
 
 
 def _train_until_best(
-    net: Net, learned: TrainingTensors, plan: AgentPlan, judge: Callable[[Net], float]
+    net: Net, tensors: TrainingTensors, plan: AgentPlan, judge: Callable[[Net], float]
 ) -> Stage:
     """Train round by round. Returns the weights of the best round, or the weights at the beginning
     if no round was better."""
-    agent = plan.create_algorithm(net, learned)
-    best, at, least = dump_weights(net), 0, judge(net)
-    for done in range(1, plan.settings[plan.family]["rounds"] + 1):
+    agent = plan.create_algorithm(net, tensors)
+    best_weights, best_round, best_score = dump_weights(net), 0, judge(net)
+    for round_number in range(1, plan.settings[plan.family]["rounds"] + 1):
         agent.train_round()
         # `judge` switches a network to evaluation mode, so it gets a copy.
-        reached = judge(copy.deepcopy(agent.net))
-        if reached < least:
-            best, at, least = dump_weights(agent.net), done, reached
-    return best, {"rounds": at, "tuned": least}
+        score = judge(copy.deepcopy(agent.net))
+        if score < best_score:
+            best_weights, best_round, best_score = dump_weights(agent.net), round_number, score
+    return best_weights, {"rounds": best_round, "tuned": best_score}
 
 
-def _train_rounds(net: Net, learned: TrainingTensors, plan: AgentPlan, rounds: int) -> Stage:
-    agent = plan.create_algorithm(net, learned)
+def _train_rounds(net: Net, tensors: TrainingTensors, plan: AgentPlan, rounds: int) -> Stage:
+    agent = plan.create_algorithm(net, tensors)
     for _ in range(rounds):
         agent.train_round()
     return dump_weights(agent.net), {"rounds": rounds}
@@ -199,7 +206,7 @@ def judge_agent(
     plan: AgentPlan,
     windows: int,
     stages: TrainingCheckpoints,
-    heard: tree_training.WindowCallback = lambda *_: None,
+    on_window: tree_training.WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
     """Judge an agent on rolling windows, as `tree_training.judge_family` does for trees.
 
@@ -208,37 +215,37 @@ def judge_agent(
     """
     policies: dict[str, Any] = {}
     fits = []
-    for i, (learned, window) in enumerate(time_splits.split_rolling(runs.rows, windows)):
-        later = runs.select_episodes(window)
-        begins = int(later.rows.start_point[0])
-        if begins < plan.start_until:
+    for i, (past, window) in enumerate(time_splits.split_rolling(runs.rows, windows)):
+        later_runs = runs.select_episodes(window)
+        since = int(later_runs.rows.start_point[0])
+        if since < plan.start_until:
             continue
-        agent = fit_agent(runs.select_episodes(learned), plan, stages, f"window-{i}")
-        fits.append({"since": begins, "until": int(later.rows.start_point[-1])} | agent.facts)
+        agent = fit_agent(runs.select_episodes(past), plan, stages, f"window-{i}")
+        fits.append({"since": since, "until": int(later_runs.rows.start_point[-1])} | agent.facts)
         for name, instants in _choose_instants(
-            agent, runs.select_episodes(learned), later, plan
+            agent, runs.select_episodes(past), later_runs, plan
         ).items():
             policies.setdefault(name, []).append(
-                tree_training.build_handovers(later.rows, instants)
+                tree_training.build_handovers(later_runs.rows, instants)
             )
-        seen = TrainingTensors.from_trajectories(later, plan.part)
-        frees = training_tensors.compute_advantages(agent.net, seen, PRICES, plan.unit) > 0.0
-        for price, free in zip(PRICES, frees, strict=True):
-            heard(window, price, find_first_free(free))
+        tensors = TrainingTensors.from_trajectories(later_runs, plan.part)
+        decisions = training_tensors.compute_advantages(agent.net, tensors, PRICES, plan.unit) > 0.0
+        for price, frees in zip(PRICES, decisions, strict=True):
+            on_window(window, price, find_first_free(frees))
     figures = tree_training.summarize_windows(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
 
 
 def _choose_instants(
-    agent: Agent, past: Trajectories, later: Trajectories, plan: AgentPlan
+    agent: Agent, past_runs: Trajectories, later_runs: Trajectories, plan: AgentPlan
 ) -> dict[str, NDArray[np.int64]]:
-    seen = TrainingTensors.from_trajectories(later, plan.part)
-    pair = ((plan.family, agent.net), (f"{plan.family} offline", agent.untuned))
-    own = {
-        name: training_tensors.choose_instants(net, seen, OVERLAP_PRICE, plan.unit)
-        for name, net in pair
+    tensors = TrainingTensors.from_trajectories(later_runs, plan.part)
+    nets = ((plan.family, agent.net), (f"{plan.family} offline", agent.offline_net))
+    by_net = {
+        name: training_tensors.choose_instants(net, tensors, OVERLAP_PRICE, plan.unit)
+        for name, net in nets
     }
-    return tree_training.choose_baselines(past.rows, later.rows) | own
+    return tree_training.choose_baselines(past_runs.rows, later_runs.rows) | by_net
 
 
 def dump_weights(net: Net) -> Weights:
@@ -253,7 +260,7 @@ def restore_weights(net: Net, weights: Weights) -> None:
         raise UnfitModel("the weights belong to another network") from error
 
 
-def _copy_with_weights(like: Net, weights: Weights) -> Net:
-    net = copy.deepcopy(like)
+def _copy_with_weights(net_to_copy: Net, weights: Weights) -> Net:
+    net = copy.deepcopy(net_to_copy)
     restore_weights(net, weights)
     return net

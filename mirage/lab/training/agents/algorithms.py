@@ -31,13 +31,13 @@ class Dqn:
     """DQN with replay, a target network, and returns over several steps."""
 
     def __init__(
-        self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
+        self, net: Net, tensors: TrainingTensors, settings: Hyperparameters, seed: int
     ) -> None:
         self._steps = settings["steps"]
         envs = settings["envs"]
         self._model = DQN(
             _QPolicy,
-            create_environment(lesson, envs, float(net.unit_h)),
+            create_environment(tensors, envs, float(net.unit_h)),
             learning_rate=settings["rate"],
             buffer_size=settings["buffer"],
             learning_starts=self._steps // 2,
@@ -51,7 +51,7 @@ class Dqn:
             exploration_initial_eps=settings["exploration"],
             exploration_final_eps=settings["exploration"],
             max_grad_norm=_STEEPEST,
-            policy_kwargs=_build_policy_arguments(net, lesson.sight),
+            policy_kwargs=_build_policy_arguments(net, tensors.net_input),
             seed=seed,
             device="cpu",
         )
@@ -73,24 +73,24 @@ class PolicyGradient:
     """PPO or A2C. The critic is the mean of both values, weighted by the policy."""
 
     def __init__(
-        self, net: Net, lesson: TrainingTensors, settings: Hyperparameters, seed: int
+        self, net: Net, tensors: TrainingTensors, settings: Hyperparameters, seed: int
     ) -> None:
         self._steps = settings["n_steps"] * settings["envs"]
-        own = {"batch_size": settings["batch"], "n_epochs": settings["epochs"]}
+        ppo_settings = {"batch_size": settings["batch"], "n_epochs": settings["epochs"]}
         kind = ALGORITHMS[settings["algorithm"]]
         self._model = kind(
             _ActorCritic,
-            create_environment(lesson, settings["envs"], float(net.unit_h)),
+            create_environment(tensors, settings["envs"], float(net.unit_h)),
             learning_rate=settings["rate"],
             n_steps=settings["n_steps"],
             gamma=1.0,
             gae_lambda=settings["gae"],
             ent_coef=settings["entropy"],
             max_grad_norm=_STEEPEST,
-            policy_kwargs=_build_policy_arguments(net, lesson.sight) | {"ortho_init": False},
+            policy_kwargs=_build_policy_arguments(net, tensors.net_input) | {"ortho_init": False},
             seed=seed,
             device="cpu",
-            **(own if kind is PPO else {}),
+            **(ppo_settings if kind is PPO else {}),
         )
         self._model.set_logger(_create_silent_logger())
 
@@ -111,21 +111,21 @@ def _create_silent_logger() -> Logger:
     return Logger(None, [])
 
 
-def create_environment(lesson: TrainingTensors, envs: int, unit_h: float) -> ChainVecEnv:
+def create_environment(tensors: TrainingTensors, envs: int, unit_h: float) -> ChainVecEnv:
     """Create the environment: the hand-overs of a lesson, each with its own price. Rewards are in
     units of `unit_h` hours."""
-    outcome_h = lesson.outcome_h.numpy().astype(np.float64)
+    outcome_h = tensors.outcome_h.numpy().astype(np.float64)
     rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
     library = TableLibrary(zip(rows, outcome_h, strict=True), ("row",))
     return ChainVecEnv(library, envs, PRICES, unit_h)
 
 
-def _build_policy_arguments(net: Net, sight: NetInput) -> dict[str, Any]:
+def _build_policy_arguments(net: Net, net_input: NetInput) -> dict[str, Any]:
     """Build SB3's arguments for a policy that uses the network as feature extractor."""
     return {
         "net_arch": [],
         "features_extractor_class": _NetExtractor,
-        "features_extractor_kwargs": {"net": net, "sight": sight},
+        "features_extractor_kwargs": {"net": net, "net_input": net_input},
     }
 
 
@@ -133,10 +133,10 @@ class _NetExtractor(BaseFeaturesExtractor):
     """Maps rows and prices [B, 2] to [B, 4]: value of holding, value of freeing, preference,
     critic."""
 
-    def __init__(self, space: spaces.Box, net: Net, sight: NetInput) -> None:
+    def __init__(self, space: spaces.Box, net: Net, net_input: NetInput) -> None:
         super().__init__(space, features_dim=4)
         self.net = copy.deepcopy(net)
-        self._sight = sight
+        self._net_input = net_input
         for module in self.net.modules():
             if isinstance(module, nn.Dropout):
                 # Without dropout, learning sees the same outputs as the decision did.
@@ -144,8 +144,8 @@ class _NetExtractor(BaseFeaturesExtractor):
         self.net.blind = 0.0
 
     def forward(self, observations: Tensor) -> Tensor:
-        sight = self._sight.select_rows(observations[:, 0].long())
-        answer = self.net(sight, observations[:, 1])
+        net_input = self._net_input.select_rows(observations[:, 0].long())
+        answer = self.net(net_input, observations[:, 1])
         chance = torch.sigmoid(answer.preference)
         critic = chance * answer.free + (1.0 - chance) * answer.hold
         # A decision to hold teaches nothing about freeing, so no gradient flows there.
@@ -155,9 +155,9 @@ class _NetExtractor(BaseFeaturesExtractor):
 
 class _QPolicy(DQNPolicy):
     def make_q_net(self) -> QNetwork:
-        made: QNetwork = super().make_q_net()
-        made.q_net = _Columns(0, 2)
-        return made
+        q_network: QNetwork = super().make_q_net()
+        q_network.q_net = _Columns(0, 2)
+        return q_network
 
 
 class _ActorCritic(ActorCriticPolicy):
@@ -175,17 +175,17 @@ class _Columns(nn.Sequential):
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__()
-        self._which = slice(first, last)
+        self._columns = slice(first, last)
 
-    def forward(self, looked: Tensor) -> Tensor:
-        return looked[:, self._which]
+    def forward(self, extracted: Tensor) -> Tensor:
+        return extracted[:, self._columns]
 
 
 class _PreferenceLogits(nn.Module):
     """Turns the preference into the logits of holding and of freeing."""
 
-    def forward(self, looked: Tensor) -> Tensor:
-        preference = looked[:, 2]
+    def forward(self, extracted: Tensor) -> Tensor:
+        preference = extracted[:, 2]
         return torch.stack([torch.zeros_like(preference), preference], dim=1)
 
 

@@ -26,31 +26,31 @@ class TrainingCheckpoints:
     """Checkpoints kept as files in a folder."""
 
     folder: Path
-    told: Callable[[], None] = lambda: None
+    on_stage: Callable[[], None] = lambda: None
     """Called at the end of each stage."""
 
     @classmethod
     def open_beside(cls, out: Path, plan: Mapping[str, Any]) -> "TrainingCheckpoints":
         """Open checkpoints in a hidden folder beside `out`. The folder's name is a hash of
         `plan`."""
-        mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
-        return cls(out.with_name(f".{out.name}.{mark[:16]}"))
+        digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+        return cls(out.with_name(f".{out.name}.{digest[:16]}"))
 
     def __len__(self) -> int:
         """Count the checkpoints."""
         return len(list(self.folder.glob("*.safetensors")))
 
-    def load_or_make(self, name: str, made: Callable[[], Stage]) -> Stage:
+    def load_or_make(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Load the stage of that name, or make and save it. Raises InputError if the file cannot be
         written."""
         path = self.folder / f"{name}.safetensors"
         if path.is_file():
-            found, told = safetensors_io.load_weights(path)
-            stage = found, json.loads(told["facts"])
+            weights, metadata = safetensors_io.load_weights(path)
+            stage = weights, json.loads(metadata["facts"])
         else:
-            stage = made()
+            stage = make()
             self._save_stage(path, stage)
-        self.told()
+        self.on_stage()
         return stage
 
     def _save_stage(self, path: Path, stage: Stage) -> None:

@@ -34,14 +34,14 @@ class NetInput:
     past: Tensor
     """[N, K, F]: means over parts of the run so far, the newest last; K may be 0. F is smaller than
     in `now` by the twin's numbers, since the past has none."""
-    known: Tensor
+    mask: Tensor
     """[N, K]: 1 if the run had begun by then, else 0."""
 
     def __len__(self) -> int:
         return len(self.now)
 
-    def select_rows(self, which: Tensor) -> "NetInput":
-        return NetInput(self.now[which], self.past[which], self.known[which])
+    def select_rows(self, rows: Tensor) -> "NetInput":
+        return NetInput(self.now[rows], self.past[rows], self.mask[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class InputScaler(nn.Module):
         ends."""
         rows = torch.from_numpy(observations)
         ends = torch.quantile(_thin_rows(rows), torch.tensor([cut, 1.0 - cut]), dim=0)
-        inside = rows.clamp(ends[0], ends[1])
+        clipped = rows.clamp(ends[0], ends[1])
         self.low.copy_(ends[0])
         self.high.copy_(ends[1])
-        self.mean.copy_(inside.mean(0))
+        self.mean.copy_(clipped.mean(0))
         # A constant input carries no information, so it is scaled to 0.
-        varies = inside.std(0) > _LEAST_DEVIATION
-        self.deviation.copy_(torch.where(varies, inside.std(0), torch.inf))
+        varies = clipped.std(0) > _LEAST_DEVIATION
+        self.deviation.copy_(torch.where(varies, clipped.std(0), torch.inf))
 
     def extend_range(self, low: Tensor, high: Tensor) -> None:
         """Widen the range so that it contains [low, high], [F] each."""
@@ -96,8 +96,8 @@ class InputScaler(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         """Scale observations [..., f]. If f is below F, the scale's first f numbers are used."""
         f = observations.shape[-1]
-        cut = torch.minimum(torch.maximum(observations, self.low[:f]), self.high[:f])
-        return (cut - self.mean[:f]) / self.deviation[:f]
+        clipped = torch.minimum(torch.maximum(observations, self.low[:f]), self.high[:f])
+        return (clipped - self.mean[:f]) / self.deviation[:f]
 
 
 _LEAST_DEVIATION = 1e-4
@@ -129,9 +129,9 @@ class Mlp(nn.Module):
         self.width = width
         self.layers = build_layers(features, width, dropout)
 
-    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
+    def forward(self, net_input: NetInput) -> tuple[Tensor, Tensor]:
         """Return the encoding [N, width] and an imbalance of 0."""
-        return self.layers(sight.now), sight.now.new_zeros(())
+        return self.layers(net_input.now), net_input.now.new_zeros(())
 
 
 class Moe(nn.Module):
@@ -151,15 +151,15 @@ class Moe(nn.Module):
         self.gate = nn.Linear(features, experts)
         self.experts = nn.ModuleList(build_layers(features, width, dropout) for _ in range(experts))
 
-    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
-        weight = functional.softmax(self.gate(sight.now), dim=1)
+    def forward(self, net_input: NetInput) -> tuple[Tensor, Tensor]:
+        weight = functional.softmax(self.gate(net_input.now), dim=1)
         least = torch.topk(weight, self.asked, dim=1).values[:, -1:]
         asks = (weight >= least).to(weight.dtype)
         share = asks * weight
         share = share / share.sum(1, keepdim=True)
-        found = torch.stack([expert(sight.now) for expert in self.experts], dim=2)
+        outputs = torch.stack([expert(net_input.now) for expert in self.experts], dim=2)
         imbalance = len(self.experts) / self.asked * (asks.mean(0) * weight.mean(0)).sum()
-        return (found * share[:, None, :]).sum(2), imbalance
+        return (outputs * share[:, None, :]).sum(2), imbalance
 
 
 class Transformer(nn.Module):
@@ -177,17 +177,17 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(_Block(width, heads, dropout) for _ in range(depth))
         self.layers = build_layers(features, width, dropout)
 
-    def forward(self, sight: NetInput) -> tuple[Tensor, Tensor]:
+    def forward(self, net_input: NetInput) -> tuple[Tensor, Tensor]:
         """Return the encoding [N, 2 width] and an imbalance of 0. The last place of attention is
         the present."""
-        every = torch.cat([sight.past, sight.now[:, None]], dim=1)
-        seen = torch.cat([sight.known, torch.ones_like(sight.known[:, :1])], dim=1)
-        tokens = self.embed(every) + self.place
-        bias = (1.0 - seen)[:, None, None, :] * _FAR
+        sequence = torch.cat([net_input.past, net_input.now[:, None]], dim=1)
+        mask = torch.cat([net_input.mask, torch.ones_like(net_input.mask[:, :1])], dim=1)
+        tokens = self.embed(sequence) + self.place
+        bias = (1.0 - mask)[:, None, None, :] * _FAR
         for block in self.blocks:
             tokens = block(tokens, bias)
-        both = torch.cat([tokens[:, -1], self.layers(sight.now)], dim=1)
-        return both, sight.now.new_zeros(())
+        encoding = torch.cat([tokens[:, -1], self.layers(net_input.now)], dim=1)
+        return encoding, net_input.now.new_zeros(())
 
 
 class _Block(nn.Module):
@@ -209,10 +209,10 @@ class _Block(nn.Module):
         mixed = self.mixed(self.before(tokens)).reshape(n, k, 3, self.heads, width // self.heads)
         query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
         score = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5 + bias
-        read = functional.softmax(score, dim=3) @ value
-        tokens = tokens + self.out(read.transpose(1, 2).reshape(n, k, width))
-        found: Tensor = tokens + self.layer(self.between(tokens))
-        return found
+        attended = functional.softmax(score, dim=3) @ value
+        tokens = tokens + self.out(attended.transpose(1, 2).reshape(n, k, width))
+        output: Tensor = tokens + self.layer(self.between(tokens))
+        return output
 
 
 ENCODERS: Mapping[str, Callable[..., Mlp | Moe | Transformer]] = {
@@ -260,19 +260,19 @@ class Net(nn.Module):
         self.scaled.fit_range(observations, cut)
         self.unit_h.fill_(max(float(abs(outcome_h).mean()) / _OF_MEAN, _LEAST_UNIT_H))
 
-    def forward(self, sight: NetInput, price: Tensor) -> NetOutput:
+    def forward(self, net_input: NetInput, price: Tensor) -> NetOutput:
         """Return the outputs for N instants at the prices `price` [N]."""
-        return self.apply_heads(self.encode(sight)[0], price)
+        return self.apply_heads(self.encode(net_input)[0], price)
 
-    def encode(self, sight: NetInput) -> tuple[Tensor, Tensor]:
+    def encode(self, net_input: NetInput) -> tuple[Tensor, Tensor]:
         """Encode N instants for all prices.
 
         Returns the encoding [N, width], and the imbalance among experts (0 without experts).
         """
-        hidden, imbalance = self.encoder(self._prepare_input(sight))
+        hidden, imbalance = self.encoder(self._prepare_input(net_input))
         if self._twin:
             # P(late), the last of `twin_features.NAMES`; it is never 0 or 1.
-            late = sight.now[:, -1:]
+            late = net_input.now[:, -1:]
             hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance
 
@@ -281,20 +281,22 @@ class Net(nn.Module):
         log_price = torch.log(price)
         odds = late - log_price
         terms = torch.stack([(log_price - _MIDDLE) / _SPREAD, odds], dim=1)
-        worth, bent = self.worth(torch.cat([hidden, terms], dim=1)).unbind(1)
+        learned_advantage, preference_shift = self.worth(torch.cat([hidden, terms], dim=1)).unbind(
+            1
+        )
         free = -(functional.softplus(cost) + price * functional.softplus(overlap))
-        gained = worth + torch.tanh(odds / 2) / self.unit_h
-        return NetOutput(free - gained, free, _SHARP * (odds + bent), late, wait)
+        advantage = learned_advantage + torch.tanh(odds / 2) / self.unit_h
+        return NetOutput(free - advantage, free, _SHARP * (odds + preference_shift), late, wait)
 
-    def _prepare_input(self, sight: NetInput) -> NetInput:
-        now, past = self.scaled(sight.now), self.scaled(sight.past)
+    def _prepare_input(self, net_input: NetInput) -> NetInput:
+        now, past = self.scaled(net_input.now), self.scaled(net_input.past)
         # The twin's past forecasts are not kept: 0, the mean, stands for them.
         past = functional.pad(past, (0, now.shape[-1] - past.shape[-1]))
         if self.training and self.blind:
-            kept = torch.rand_like(now) >= self.blind
-            kept = kept / (1.0 - self.blind)
-            now, past = now * kept, past * kept[:, None]
-        return NetInput(now, past, sight.known)
+            keep_mask = torch.rand_like(now) >= self.blind
+            keep_mask = keep_mask / (1.0 - self.blind)
+            now, past = now * keep_mask, past * keep_mask[:, None]
+        return NetInput(now, past, net_input.mask)
 
 
 _OF_MEAN, _LEAST_UNIT_H = 4.0, 0.1

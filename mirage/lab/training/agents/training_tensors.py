@@ -28,7 +28,7 @@ it."""
 class TrainingTensors:
     """E runs, each with D decisions and its end."""
 
-    sight: NetInput
+    net_input: NetInput
     """The inputs at the E x (D + 1) instants."""
     outcome_h: Tensor
     """[E, D + 1]: outcome of freeing at each instant, hours; above 0 interruption, below 0
@@ -57,36 +57,38 @@ def compute_cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
 
 
 def compute_advantages(
-    net: Net, lesson: TrainingTensors, prices: Sequence[float], unit: AdvantageUnit
+    net: Net, tensors: TrainingTensors, prices: Sequence[float], unit: AdvantageUnit
 ) -> Floats:
     """Compute the advantages [P, E, D] of freeing; above 0 the agent frees. The ends are left out,
     since they are no decisions."""
     net.eval()
-    found: list[Tensor] = []
+    batches: list[Tensor] = []
     with torch.no_grad():
-        for rows in torch.split(torch.arange(len(lesson.sight)), _AT_ONCE):
-            hidden, _ = net.encode(lesson.sight.select_rows(rows))
+        for rows in torch.split(torch.arange(len(tensors.net_input)), _AT_ONCE):
+            hidden, _ = net.encode(tensors.net_input.select_rows(rows))
             answers = (net.apply_heads(hidden, torch.full((len(rows),), p)) for p in prices)
-            chosen = [
+            advantages = [
                 a.preference if unit is AdvantageUnit.LOG_ODDS else a.free - a.hold for a in answers
             ]
-            found.append(torch.stack(chosen))
-    every = torch.cat(found, dim=1).reshape(len(prices), *lesson.outcome_h.shape)
-    return every[:, :, :-1].numpy().astype(np.float64)
+            batches.append(torch.stack(advantages))
+    joined = torch.cat(batches, dim=1).reshape(len(prices), *tensors.outcome_h.shape)
+    return joined[:, :, :-1].numpy().astype(np.float64)
 
 
 def choose_instants(
-    net: Net, lesson: TrainingTensors, price: float, unit: AdvantageUnit
+    net: Net, tensors: TrainingTensors, price: float, unit: AdvantageUnit
 ) -> NDArray[np.int64]:
     """Choose the instant [E] at which the agent frees each successor; D for never."""
-    return find_first_free(compute_advantages(net, lesson, (price,), unit)[0] > 0.0)
+    return find_first_free(compute_advantages(net, tensors, (price,), unit)[0] > 0.0)
 
 
-def score_net(net: Net, lesson: TrainingTensors, unit: AdvantageUnit) -> float:
+def score_net(net: Net, tensors: TrainingTensors, unit: AdvantageUnit) -> float:
     """Compute the net's cost as a share of plain Slurm's cost, mean over PRICES; less is better."""
-    cost_h = compute_costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
+    cost_h = compute_costs(tensors.outcome_h.numpy().astype(np.float64), PRICES)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
-    episodes = np.arange(len(lesson))
-    frees = compute_advantages(net, lesson, PRICES, unit) > 0.0
-    spent = [cost_h[episodes, find_first_free(f), p].mean() for p, f in enumerate(frees)]
-    return float(np.mean(np.array(spent) / reactive))
+    episodes = np.arange(len(tensors))
+    decisions = compute_advantages(net, tensors, PRICES, unit) > 0.0
+    mean_costs = [
+        cost_h[episodes, find_first_free(chosen), p].mean() for p, chosen in enumerate(decisions)
+    ]
+    return float(np.mean(np.array(mean_costs) / reactive))

@@ -22,11 +22,11 @@ class Trajectories:
 
     rows: Rows
     """The rows of the decisions."""
-    taken: Ints
+    decision_instants: Ints
     """[D + 1]: the instants of the decisions, and the end."""
     observations: Observations
     """[E, T, F], without the twin's numbers."""
-    foretold: Observations | None = None
+    twin_features: Observations | None = None
     """[E, D + 1, len(twin_features.NAMES)]: the twin's numbers, if agents learn from the twin."""
 
     @classmethod
@@ -34,22 +34,27 @@ class Trajectories:
         """Build the runs from tables, with one decision every `every` instants. `twin` and
         InputError as in `Rows.from_tables`."""
         rows = Rows.from_tables(tables, every, twin=twin)
-        taken = list_decision_instants(len(tables[0].instant_s), every)
+        decision_instants = list_decision_instants(len(tables[0].instant_s), every)
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
         observations = np.concatenate([t.observations for t in tables])[order]
         if not twin:
-            return cls(rows, taken, observations)
-        told = np.concatenate([build_twin_features(t, taken) for t in tables])[order]
-        return cls(rows, taken, observations, told)
+            return cls(rows, decision_instants, observations)
+        twin_numbers = np.concatenate([build_twin_features(t, decision_instants) for t in tables])[
+            order
+        ]
+        return cls(rows, decision_instants, observations, twin_numbers)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def select_episodes(self, which: Flags | Ints) -> Self:
+    def select_episodes(self, episodes: Flags | Ints) -> Self:
         """Return the runs of some episodes only."""
-        told = None if self.foretold is None else self.foretold[which]
+        twin_numbers = None if self.twin_features is None else self.twin_features[episodes]
         return type(self)(
-            self.rows.select_episodes(which), self.taken, self.observations[which], told
+            self.rows.select_episodes(episodes),
+            self.decision_instants,
+            self.observations[episodes],
+            twin_numbers,
         )
 
     def build_input(self, part: int) -> NetInput:
@@ -57,35 +62,35 @@ class Trajectories:
 
         `part`: the number of instants in one part of the past day; 0: no past.
         """
-        now = self.observations[:, self.taken]
-        if self.foretold is not None:
-            now = np.concatenate([now, self.foretold], axis=2)
+        now = self.observations[:, self.decision_instants]
+        if self.twin_features is not None:
+            now = np.concatenate([now, self.twin_features], axis=2)
         now = now.reshape(-1, now.shape[2])
-        past, known = self._summarize_past(part)
-        return NetInput(*(torch.from_numpy(a) for a in (now, past, known)))
+        past, mask = self._summarize_past(part)
+        return NetInput(*(torch.from_numpy(a) for a in (now, past, mask)))
 
     def _summarize_past(self, part: int) -> tuple[Observations, Observations]:
         """Summarise the past as means over `part` instants: [N, K, F]. The last part ends with the
         decision's own instant."""
         episodes, _, features = self.observations.shape
         parts = WINDOW // part if part else 0
-        ends = self.taken[:, None] - part * np.arange(parts)[::-1]
-        known = np.tile((ends >= 0).astype(np.float32), (episodes, 1))
+        ends = self.decision_instants[:, None] - part * np.arange(parts)[::-1]
+        mask = np.tile((ends >= 0).astype(np.float32), (episodes, 1))
         past = np.zeros((episodes, *ends.shape, features), dtype=np.float32)
         sums = np.zeros((self.observations.shape[1] + 1, features))
         begins = np.maximum(ends - part + 1, 0)
         counts = np.maximum(ends + 1 - begins, 1)[..., None]
-        for run, seen in zip(past, self.observations, strict=True):
-            np.cumsum(seen, axis=0, dtype=np.float64, out=sums[1:])
+        for run, observations in zip(past, self.observations, strict=True):
+            np.cumsum(observations, axis=0, dtype=np.float64, out=sums[1:])
             run[:] = (sums[np.maximum(ends + 1, 0)] - sums[begins]) / counts
         past *= (ends >= 0)[..., None]
-        return past.reshape(len(known), parts, features), known
+        return past.reshape(len(mask), parts, features), mask
 
 
 def split_windows(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
     """Compute `NetInput.past` and `NetInput.known` from windows [R, WINDOW, F] and [R, WINDOW]."""
     parts = window.shape[1] // part
-    there = known.reshape(-1, parts, part)
-    count = there.sum(2)
-    seen = window.reshape(-1, parts, part, window.shape[2]) * there[..., None]
-    return seen.sum(2) / count.clamp(min=1.0)[..., None], (count > 0.0).to(window.dtype)
+    masks = known.reshape(-1, parts, part)
+    count = masks.sum(2)
+    masked = window.reshape(-1, parts, part, window.shape[2]) * masks[..., None]
+    return masked.sum(2) / count.clamp(min=1.0)[..., None], (count > 0.0).to(window.dtype)

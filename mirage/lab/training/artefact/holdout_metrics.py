@@ -32,24 +32,26 @@ class HoldoutMetrics:
 
     def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
         """`rows` of all the tables, each `every`-th instant of them."""
-        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
+        self._logged_tables = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
         self._every = every
         # As `Rows.from_tables` has sorted them.
         points = np.concatenate([t.start_point for t in tables])
         order = np.argsort(points, kind="stable")
         self._table_of = np.repeat(np.arange(len(tables)), [len(t) for t in tables])[order]
         self._row_of = np.concatenate([np.arange(len(t)) for t in tables])[order]
-        self._chosen: dict[float, Ints] = {}
-        self._nobody = np.full(len(rows), -1, dtype=np.int64)
+        self._instants_by_price: dict[float, Ints] = {}
+        self._no_instants = np.full(len(rows), -1, dtype=np.int64)
 
     def __call__(self, window: Flags, price: float, instants: Ints) -> None:
         """`instants` [E of the window]: where it frees, as `Rows` number them."""
-        self._chosen.setdefault(price, self._nobody.copy())[window] = instants
+        self._instants_by_price.setdefault(price, self._no_instants.copy())[window] = instants
 
     def list_results(self) -> list[dict[str, Any]]:
         """A set for each table that has judged hand-overs (`policy.results.card_results`)."""
-        sets = (self._build_result_set(place, table) for place, table in self._logged)
-        return [found for found in sets if found is not None]
+        sets = (
+            self._build_result_set(table_index, table) for table_index, table in self._logged_tables
+        )
+        return [result_set for result_set in sets if result_set is not None]
 
     def list_operating_points(self) -> list[dict[str, Any]]:
         """`operating_points.find_operating_point` for each table as logged and each limit.
@@ -58,49 +60,61 @@ class HoldoutMetrics:
         """
         return [
             _describe_chain(table)
-            | {"overlap_at_most_h": limit}
-            | self._find_operating_point(place, table, limit)
-            for place, table in self._logged
-            for limit in operating_points.OVERLAPS_H
+            | {"overlap_at_most_h": limit_h}
+            | self._find_operating_point(table_index, table, limit_h)
+            for table_index, table in self._logged_tables
+            for limit_h in operating_points.OVERLAPS_H
         ]
 
     def _find_operating_point(
-        self, place: int, table: EpisodeTable, limit_h: float
+        self, table_index: int, table: EpisodeTable, limit_h: float
     ) -> dict[str, Any]:
-        mine = self._table_of == place
-        rows = self._row_of[mine]
-        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
-        x_h, judged = {}, np.zeros(len(rows), dtype=np.bool_)
-        for price, instants in self._chosen.items():
-            judged = instants[mine] >= 0
-            x_h[price] = table.outcome_h[rows[judged], taken[instants[mine][judged]]]
-        return operating_points.find_operating_point(x_h, table.start_point[rows[judged]], limit_h)
+        is_of_table = self._table_of == table_index
+        rows = self._row_of[is_of_table]
+        decision_instants = list_decision_instants(table.outcome_s.shape[1], self._every)
+        x_h, is_judged = {}, np.zeros(len(rows), dtype=np.bool_)
+        for price, instants in self._instants_by_price.items():
+            is_judged = instants[is_of_table] >= 0
+            x_h[price] = table.outcome_h[
+                rows[is_judged], decision_instants[instants[is_of_table][is_judged]]
+            ]
+        return operating_points.find_operating_point(
+            x_h, table.start_point[rows[is_judged]], limit_h
+        )
 
-    def _build_result_set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
-        mine = self._table_of == place
-        by_price = {p: self._chosen[p][mine] for p in tree_training.PRICES if p in self._chosen}
-        rows = self._row_of[mine]
-        judged = [(p, self._collect_results(table, p, rows, k)) for p, k in by_price.items()]
-        if not judged or not len(judged[0][1]):
+    def _build_result_set(self, table_index: int, table: EpisodeTable) -> dict[str, Any] | None:
+        is_of_table = self._table_of == table_index
+        by_price = {
+            p: self._instants_by_price[p][is_of_table]
+            for p in tree_training.PRICES
+            if p in self._instants_by_price
+        }
+        rows = self._row_of[is_of_table]
+        judged_results = [
+            (p, self._collect_results(table, p, rows, k)) for p, k in by_price.items()
+        ]
+        if not judged_results or not len(judged_results[0][1]):
             return None
-        first = judged[0][1]
+        first = judged_results[0][1]
         return {
             **_describe_chain(table),
             "start_point": format_column(first.start_point),
-            "known_at": format_column(np.max([r.known_at for _, r in judged], axis=0)),
+            "known_at": format_column(np.max([r.known_at for _, r in judged_results], axis=0)),
             "load_s": format_column(_to_seconds(first.load_h)),
-            "x_s": {str(price): _format_columns(found) for price, found in judged},
+            "x_s": {
+                str(price): _format_columns(result_set) for price, result_set in judged_results
+            },
         }
 
     def _collect_results(
         self, table: EpisodeTable, price: float, rows: Ints, instants: Ints
     ) -> Results:
         """Collect the results of the judged hand-overs."""
-        taken = list_decision_instants(table.outcome_s.shape[1], self._every)
+        decision_instants = list_decision_instants(table.outcome_s.shape[1], self._every)
         was_judged = instants >= 0
-        asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
+        asked_s = frozenset((table.instant_s[-1] - table.instant_s[decision_instants]).tolist())
         model = policy_runner.choose_reactive(table)
-        model[rows[was_judged]] = taken[instants[was_judged]]
+        model[rows[was_judged]] = decision_instants[instants[was_judged]]
         chosen = {MODEL: model}
         # The twin would be judged by what stands in for it.
         forecasts = FORECASTS if table.twins is not None else ()
@@ -140,8 +154,10 @@ def _describe_chain(table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _format_columns(found: Results) -> dict[str, str]:
-    return {name: format_column(_to_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+def _format_columns(results: Results) -> dict[str, str]:
+    return {
+        name: format_column(_to_seconds(results.x_h[:, p])) for p, name in enumerate(results.names)
+    }
 
 
 def _to_seconds(hours: Any) -> Ints:

@@ -37,9 +37,9 @@ _PACKAGES = (
 
 
 def build_tree_card(
-    fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **told: Any
+    fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **figures: Any
 ) -> dict[str, Any]:
-    """Build the card of trees: everything but the sha256; `told` are the run's own figures."""
+    """Build the card of trees: everything but the sha256; `figures` are the run's own figures."""
     return {
         **build_card_header(family.name),
         "forecast": {
@@ -48,7 +48,7 @@ def build_tree_card(
             **fitted.shifts.to_card(),
         },
         "settings": family.list_settings(),
-        **told,
+        **figures,
         **describe_training_data(rows, tables),
     }
 
@@ -81,17 +81,17 @@ def save_artefact(
     """
     check_new(folder)
     part = folder.parent / f".{folder.name}.part"
-    described = {**card, "sha256": hashlib.sha256(graph).hexdigest()}
+    final_card = {**card, "sha256": hashlib.sha256(graph).hexdigest()}
     if weights is not None:
-        described["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+        final_card["weights_sha256"] = hashlib.sha256(weights).hexdigest()
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         (part / GRAPH).write_bytes(graph)
         if weights is not None:
             (part / WEIGHTS).write_bytes(weights)
-        told = json.dumps(described, indent=1, allow_nan=False) + "\n"
-        (part / CARD).write_text(told, encoding="utf-8")
+        text = json.dumps(final_card, indent=1, allow_nan=False) + "\n"
+        (part / CARD).write_text(text, encoding="utf-8")
         os.rename(part, folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -121,11 +121,11 @@ def _describe_table(table: EpisodeTable) -> dict[str, Any]:
 
 def list_versions() -> dict[str, str]:
     """List the versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         # xgboost comes as several packages.
         except PackageNotFoundError:
             continue
-    return found
+    return versions

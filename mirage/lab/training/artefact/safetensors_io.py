@@ -17,22 +17,22 @@ from mirage.errors import UnfitModel
 Weights = dict[str, NDArray[np.float32]]
 
 _LENGTH = 8
-_TOLD = "__metadata__"
+_METADATA = "__metadata__"
 
 
-def pack_weights(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) -> bytes:
-    """Pack arrays by name into bytes. `told`: words that are stored beside them."""
-    header: dict[str, Any] = {_TOLD: dict(told)}
-    at, parts = 0, []
+def pack_weights(weights: Mapping[str, NDArray[np.float32]], metadata: Mapping[str, str]) -> bytes:
+    """Pack arrays by name into bytes. `metadata`: words that are stored beside them."""
+    header: dict[str, Any] = {_METADATA: dict(metadata)}
+    offset, parts = 0, []
     for name, array in weights.items():
         part = np.asarray(array, dtype="<f4").tobytes()
-        place = [at, at + len(part)]
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": place}
-        at += len(part)
+        offsets = [offset, offset + len(part)]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
+        offset += len(part)
         parts.append(part)
-    words = json.dumps(header).encode()
-    words += b" " * (-len(words) % _LENGTH)
-    return b"".join([len(words).to_bytes(_LENGTH, "little"), words, *parts])
+    header_bytes = json.dumps(header).encode()
+    header_bytes += b" " * (-len(header_bytes) % _LENGTH)
+    return b"".join([len(header_bytes).to_bytes(_LENGTH, "little"), header_bytes, *parts])
 
 
 def unpack_weights(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
@@ -41,8 +41,8 @@ def unpack_weights(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
     try:
         end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
         header = json.loads(data[_LENGTH:end])
-        told = header.pop(_TOLD, {})
-        return {key: _read_array(data[end:], place) for key, place in header.items()}, told
+        metadata = header.pop(_METADATA, {})
+        return {key: _read_array(data[end:], entry) for key, entry in header.items()}, metadata
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnfitModel(f"{name} cannot be read as weights: {error}") from error
 
@@ -55,9 +55,9 @@ def load_weights(path: Path) -> tuple[Weights, dict[str, str]]:
         raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _read_array(data: bytes, place: Mapping[str, Any]) -> NDArray[np.float32]:
-    if place["dtype"] != "F32":
-        raise ValueError(f"the type {place['dtype']} is not known")
-    begin, end = place["data_offsets"]
+def _read_array(data: bytes, entry: Mapping[str, Any]) -> NDArray[np.float32]:
+    if entry["dtype"] != "F32":
+        raise ValueError(f"the type {entry['dtype']} is not known")
+    begin, end = entry["data_offsets"]
     flat = np.frombuffer(data[begin:end], dtype="<f4")
-    return flat.astype(np.float32).reshape(place["shape"])
+    return flat.astype(np.float32).reshape(entry["shape"])

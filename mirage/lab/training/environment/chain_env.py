@@ -57,17 +57,17 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
         """Begin an episode. Raises InputError for one that the library does not have."""
         super().reset(seed=seed)
         if options and "handover" in options:
-            chosen = int(options["handover"])
-            if not 0 <= chosen < len(self.library):
+            episode = int(options["handover"])
+            if not 0 <= episode < len(self.library):
                 raise InputError(
-                    f"Episodes go from 0 to {len(self.library) - 1}; asked for {chosen}."
+                    f"Episodes go from 0 to {len(self.library) - 1}; asked for {episode}."
                 )
         else:
-            chosen = int(self.np_random.integers(len(self.library)))
-        self._batch.begin_episodes(np.array([0]), np.array([chosen]))
-        self._episode = chosen
-        told = {"handover": self._episode, "instant": 0}
-        return self._batch.observe()[0], told | self.library.describe_episode(self._episode)
+            episode = int(self.np_random.integers(len(self.library)))
+        self._batch.begin_episodes(np.array([0]), np.array([episode]))
+        self._episode = episode
+        info = {"handover": self._episode, "instant": 0}
+        return self._batch.observe()[0], info | self.library.describe_episode(self._episode)
 
     def step(
         self, action: np.int64 | int

@@ -74,18 +74,20 @@ class ChainVecEnv(VecEnv):
         observations = self._observe_with_prices()
         reward = np.zeros(self.num_envs, dtype=np.float32)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        over = np.flatnonzero(ended)
-        if len(over):
-            outcome_h = self._batch.outcome_h[over]
-            reward[over] = compute_rewards(outcome_h, self.overlap_price[over]) / self._unit_h
-            for i in over:
+        ended_indices = np.flatnonzero(ended)
+        if len(ended_indices):
+            outcome_h = self._batch.outcome_h[ended_indices]
+            reward[ended_indices] = (
+                compute_rewards(outcome_h, self.overlap_price[ended_indices]) / self._unit_h
+            )
+            for i in ended_indices:
                 infos[i] = {
                     "terminal_observation": observations[i],
                     "TimeLimit.truncated": False,
                     "handover": int(self.episode[i]),
                     "outcome_h": float(self._batch.outcome_h[i]),
                 }
-            self._begin_episodes(over)
+            self._begin_episodes(ended_indices)
             observations = self._observe_with_prices()
         return observations, reward, ended, infos
 

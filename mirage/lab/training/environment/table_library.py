@@ -104,13 +104,13 @@ class TableBatch:
     def step(self, actions: Ints) -> Flags:
         """Advance all K by one instant, and return which of them ended there. None may have
         ended before. Raises InputError for actions that are not K numbers of `PositionAction`."""
-        known = np.asarray(actions)
-        fit = (known >= 0) & (known < len(PositionAction))
-        if fit.shape != self._row.shape or not fit.all():
+        positions = np.asarray(actions)
+        is_valid = (positions >= 0) & (positions < len(PositionAction))
+        if is_valid.shape != self._row.shape or not is_valid.all():
             raise InputError(
                 f"Actions should be {len(self._row)} numbers from 0 to {len(PositionAction) - 1}."
             )
-        ended: Flags = (known == PositionAction.FREE) | (self._row == self._last)
+        ended: Flags = (positions == PositionAction.FREE) | (self._row == self._last)
         np.take(self._library.outcome_h, self._row, out=self.outcome_h)
         self._row += ~ended
         self.instant += ~ended
@@ -125,15 +125,15 @@ class TableBatch:
 def _check_episode(
     number: int, observations: ArrayLike, outcome_h: ArrayLike
 ) -> tuple[Observations, Floats]:
-    seen = np.asarray(observations, dtype=np.float32)
+    rows = np.asarray(observations, dtype=np.float32)
     outcomes = np.asarray(outcome_h, dtype=np.float64)
-    if seen.ndim != _T_AND_F or outcomes.shape != seen.shape[:1] or not len(outcomes):
+    if rows.ndim != _T_AND_F or outcomes.shape != rows.shape[:1] or not len(outcomes):
         raise InputError(
-            f"Episode {number} has observations {seen.shape} and outcomes {outcomes.shape};"
+            f"Episode {number} has observations {rows.shape} and outcomes {outcomes.shape};"
             " they should be [T, F] and [T], T at least 1."
         )
-    if not (np.isfinite(outcomes).all() and (np.abs(seen) <= BOUND).all()):
+    if not (np.isfinite(outcomes).all() and (np.abs(rows) <= BOUND).all()):
         raise InputError(
             f"Episode {number} holds numbers that are not finite, or beyond {BOUND:g}."
         )
-    return seen, outcomes
+    return rows, outcomes

@@ -22,8 +22,8 @@ def compute_pinball_h(quantiles_h: Floats, wait_h: Floats) -> float:
 
 def compute_empirical_h(learned_wait_h: Floats, rows: int) -> Floats:
     """[R, Q]: the floor of all forecasts, the quantiles of the waits learned from."""
-    found = np.quantile(learned_wait_h, LEVELS)
-    return np.broadcast_to(found, (rows, len(LEVELS)))
+    quantiles_h = np.quantile(learned_wait_h, LEVELS)
+    return np.broadcast_to(quantiles_h, (rows, len(LEVELS)))
 
 
 def measure_forecast(
@@ -47,14 +47,14 @@ def compute_pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
     """[R]: the randomised probability integral transform of each wait under its forecast."""
     rows = len(wait_h)
     logs = np.log1p(quantiles_h)
-    known = np.column_stack([np.zeros(rows), logs, np.full(rows, _LONGEST_LOG)])
+    knots = np.column_stack([np.zeros(rows), logs, np.full(rows, _LONGEST_LOG)])
     levels, waits = _build_levels(logs), np.log1p(wait_h)
     below, within = (
-        _compute_level(known, levels, waits, strict=strict) for strict in (True, False)
+        _compute_level(knots, levels, waits, strict=strict) for strict in (True, False)
     )
-    drawn = np.random.default_rng(seed).random(rows)
-    found: Floats = below + drawn * (within - below)
-    return found
+    draws = np.random.default_rng(seed).random(rows)
+    pit: Floats = below + draws * (within - below)
+    return pit
 
 
 def _build_levels(logs: Floats) -> Floats:
@@ -70,13 +70,13 @@ def _build_levels(logs: Floats) -> Floats:
     return levels
 
 
-def _compute_level(known: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
+def _compute_level(knots: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
     """P(W < w), or <=, of the distribution that is linear between its quantiles."""
-    passed = known < waits[:, None] if strict else known <= waits[:, None]
-    upper = np.clip(passed.sum(axis=1), 1, known.shape[1] - 1)
+    is_below = knots < waits[:, None] if strict else knots <= waits[:, None]
+    upper = np.clip(is_below.sum(axis=1), 1, knots.shape[1] - 1)
     rows = np.arange(len(waits))
-    low, high = known[rows, upper - 1], known[rows, upper]
+    low, high = knots[rows, upper - 1], knots[rows, upper]
     share = np.clip((waits - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
     before, after = levels[rows, upper - 1], levels[rows, upper]
-    found: Floats = before + share * (after - before)
-    return np.where(passed.any(axis=1), found, 0.0)
+    level: Floats = before + share * (after - before)
+    return np.where(is_below.any(axis=1), level, 0.0)

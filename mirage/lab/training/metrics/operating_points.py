@@ -55,6 +55,6 @@ def compute_overlap_bound(overlap_h: Floats, start_point: Ints) -> float:
     """The mean overlap that CERTAINTY_PCT of fortnights of such days stay within."""
     days, day_of = np.unique(start_point // DAY_S, return_inverse=True)
     count, sums = np.bincount(day_of), np.bincount(day_of, overlap_h)
-    drawn = np.random.default_rng(_SEED).integers(len(days), size=(_DRAWS, FORTNIGHT_DAYS))
-    means = sums[drawn].sum(axis=1) / count[drawn].sum(axis=1)
+    drawn_days = np.random.default_rng(_SEED).integers(len(days), size=(_DRAWS, FORTNIGHT_DAYS))
+    means = sums[drawn_days].sum(axis=1) / count[drawn_days].sum(axis=1)
     return float(np.percentile(means, CERTAINTY_PCT))

@@ -39,10 +39,10 @@ def split_into_blocks(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
     time with it (cross-fitting)."""
     block_of: Ints = np.arange(len(rows)) * blocks // max(1, len(rows))
     for block in range(blocks):
-        inside = block_of == block
-        begins, ends = rows.start_point[inside].min(), rows.known_at[inside].max()
-        beside = (rows.known_at <= begins) | (rows.start_point >= ends)
-        yield _ensure_enough(beside & ~inside, inside)
+        is_inside = block_of == block
+        begins, ends = rows.start_point[is_inside].min(), rows.known_at[is_inside].max()
+        is_apart = (rows.known_at <= begins) | (rows.start_point >= ends)
+        yield _ensure_enough(is_apart & ~is_inside, is_inside)
 
 
 def _split_before_window(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
@@ -54,11 +54,11 @@ def _split_before_window(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
     return _ensure_enough((rows.known_at <= begins) & ~window, window)
 
 
-def _ensure_enough(learned: Flags, judged: Flags) -> tuple[Flags, Flags]:
-    if min(learned.sum(), judged.sum()) < FEWEST:
+def _ensure_enough(past: Flags, judged: Flags) -> tuple[Flags, Flags]:
+    if min(past.sum(), judged.sum()) < FEWEST:
         raise InputError(
             f"There are too few episodes, or too short a time, to learn from some "
-            f"({int(learned.sum())}) and judge on others ({int(judged.sum())}): "
+            f"({int(past.sum())}) and judge on others ({int(judged.sum())}): "
             "make tables of more weeks."
         )
-    return learned, judged
+    return past, judged

@@ -59,4 +59,4 @@ def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))
-    return next(one for one in families if one.name == name)
+    return next(family for family in families if family.name == name)

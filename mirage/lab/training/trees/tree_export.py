@@ -56,18 +56,18 @@ def _convert_trees(trees: Trees, features: int) -> list[Any]:
 def _rename_nodes(model: Any, prefix: str) -> Any:
     """Return the model's graph with a prefix on all its names except the shared input."""
     part = compose.add_prefix(model, prefix).graph
-    given = part.input[0].name
+    input_name = part.input[0].name
     for node in part.node:
-        node.input[:] = [INPUT if name == given else name for name in node.input]
+        node.input[:] = [INPUT if name == input_name else name for name in node.input]
     return part
 
 
 def _build_model(nodes: list[Any], initializers: list[Any], features: int) -> bytes:
     row = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, features])
     outputs = [helper.make_tensor_value_info(WAIT, TensorProto.FLOAT, [None, None])]
-    made = helper.make_graph(nodes, "mirage", [row], outputs, initializers)
+    graph = helper.make_graph(nodes, "mirage", [row], outputs, initializers)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", OPSET_ML)]
-    model = helper.make_model(made, opset_imports=opsets, ir_version=IR)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR)
     onnx.checker.check_model(model)
     data: bytes = model.SerializeToString()
     return data

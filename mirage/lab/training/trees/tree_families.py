@@ -94,8 +94,8 @@ class ForestTrees:
     forest: RandomForestRegressor
 
     def predict(self, observations: Observations) -> Floats:
-        found: Floats = self.forest.predict(observations)
-        return found.reshape(len(observations), -1)
+        predictions: Floats = self.forest.predict(observations)
+        return predictions.reshape(len(observations), -1)
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
         """Predict log quantiles from the model's P(wait <= t)."""
@@ -122,12 +122,12 @@ class Boosted:
 
     def fit_forecast(self, observations: Observations, wait_h: Floats) -> "BoostedTrees":
         logs = np.log1p(wait_h)
-        how = {"objective": "reg:quantileerror"}
-        models = (self._fit_model(observations, logs, quantile_alpha=q, **how) for q in LEVELS)
+        options = {"objective": "reg:quantileerror"}
+        models = (self._fit_model(observations, logs, quantile_alpha=q, **options) for q in LEVELS)
         return BoostedTrees(tuple(models))
 
     def _fit_model(
-        self, observations: Observations, target: Floats, **how: Any
+        self, observations: Observations, target: Floats, **options: Any
     ) -> xgboost.XGBRegressor:
         model = xgboost.XGBRegressor(
             n_estimators=self.trees,
@@ -140,7 +140,7 @@ class Boosted:
             max_bin=64,
             random_state=self.seed,
             n_jobs=1,
-            **how,
+            **options,
         )
         return model.fit(observations, target)
 
@@ -152,8 +152,8 @@ class BoostedTrees:
     models: tuple[xgboost.XGBRegressor, ...]
 
     def predict(self, observations: Observations) -> Floats:
-        found = [model.predict(observations) for model in self.models]
-        return np.column_stack(found).astype(np.float64)
+        predictions = [model.predict(observations) for model in self.models]
+        return np.column_stack(predictions).astype(np.float64)
 
     def predict_log_quantiles(self, observations: Observations) -> Floats:
         """Predict log quantiles, of which the model has one for each of `LEVELS`."""
@@ -165,6 +165,6 @@ def _list_settings(family: Forest | Boosted) -> dict[str, Any]:
     return {name: value for name, value in asdict(family).items() if name not in left_out}
 
 
-def _limit_leaf(asked: int, target: Floats) -> int:
+def _limit_leaf(leaf: int, target: Floats) -> int:
     """Limit the leaf size so that a small table still gets more than one leaf."""
-    return min(asked, max(1, len(target) // 50))
+    return min(leaf, max(1, len(target) // 50))

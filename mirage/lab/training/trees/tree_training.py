@@ -63,12 +63,12 @@ class TreePolicy:
         return quantiles.to_hours_after_shift(self.wait.predict_log_quantiles(rows.flat), shift)
 
 
-def fit_policy(rows: Rows, family: Family, told: StepCallback = lambda: None) -> TreePolicy:
-    """Fit a policy. Calls `told` STEPS times."""
+def fit_policy(rows: Rows, family: Family, on_step: StepCallback = lambda: None) -> TreePolicy:
+    """Fit a policy. Calls `on_step` STEPS times."""
     shifts = _fit_shifts(rows, family)
-    told()
+    on_step()
     wait = family.fit_forecast(rows.flat, rows.wait_h)
-    told()
+    on_step()
     return TreePolicy(wait=wait, shifts=shifts)
 
 
@@ -92,7 +92,7 @@ def compute_newest_residuals(rows: Rows, family: Family) -> tuple[Rows, Floats]:
     """Compute the residuals [E, D, Q] of a forecast on the newest hand-overs, which it has not
     seen."""
     earlier, newest = (
-        rows.select_episodes(which) for which in time_splits.split_newest(rows, HELD_BACK)
+        rows.select_episodes(mask) for mask in time_splits.split_newest(rows, HELD_BACK)
     )
     forecast = family.fit_forecast(earlier.flat, earlier.wait_h)
     return newest, newest.compute_residuals(forecast.predict_log_quantiles(newest.flat))
@@ -107,28 +107,28 @@ def judge_family(
     family: Family,
     windows: int,
     seed: int,
-    told: StepCallback = lambda: None,
-    heard: WindowCallback = lambda *_: None,
+    on_step: StepCallback = lambda: None,
+    on_window: WindowCallback = lambda *_: None,
 ) -> dict[str, Any]:
     """Judge policies on rolling windows: each learns from the past and decides in the weeks after
     it.
 
     `policies` has the figures of `mirage evaluate`; `fixed-lead` is the constant lead that was best
-    in the past. `forecast` has one entry for each window. Calls `told` STEPS times for each window,
-    and `heard` for each window and price of `operating_points.PRICES`.
+    in the past. `forecast` has one entry for each window. Calls `on_step` STEPS times for
+    each window, and `on_window` for each window and price of `operating_points.PRICES`.
     """
     policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts = []
-    for learned, window in time_splits.split_rolling(rows, windows):
-        past, later = rows.select_episodes(learned), rows.select_episodes(window)
-        fitted = fit_policy(past, family, told)
+    for past_mask, window in time_splits.split_rolling(rows, windows):
+        past, later = rows.select_episodes(past_mask), rows.select_episodes(window)
+        fitted = fit_policy(past, family, on_step)
         forecasts.append(_measure_window_forecast(fitted, past, later, seed))
         by_price = fitted.choose_instants(later, operating_points.PRICES)
         chosen = choose_baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
         for name, instants in chosen.items():
             policies.setdefault(name, []).append(build_handovers(later, instants))
         for price, instants in by_price.items():
-            heard(window, price, instants)
+            on_window(window, price, instants)
     return {
         "overlap_price": OVERLAP_PRICE,
         "policies": summarize_windows(policies),
@@ -140,11 +140,11 @@ def _measure_window_forecast(
     fitted: TreePolicy, past: Rows, later: Rows, seed: int
 ) -> dict[str, Any]:
     floor = forecast_metrics.compute_empirical_h(past.logged_rows.wait_h, later.wait_h.size)
-    told = forecast_metrics.measure_forecast(
+    metrics = forecast_metrics.measure_forecast(
         fitted.predict_wait_h(later), later.wait_h, floor, seed
     )
     window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
-    return window | {"learned_from": len(past), "episodes": len(later)} | told
+    return window | {"learned_from": len(past), "episodes": len(later)} | metrics
 
 
 def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
@@ -173,11 +173,11 @@ def build_handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
 
 def summarize_windows(policies: dict[str, list[HandoverOutcomes]]) -> Figures:
     """Evaluate all windows together; `reactive` and `oracle` must be among the policies."""
-    together: dict[str, HandoverOutcomes] = {
+    outcomes: dict[str, HandoverOutcomes] = {
         n: HandoverOutcomes.join_outcomes(p) for n, p in policies.items()
     }
-    masks = build_class_masks(together["reactive"].interruption_h)
-    return evaluate_policies(together, masks, OVERLAP_PRICE)
+    masks = build_class_masks(outcomes["reactive"].interruption_h)
+    return evaluate_policies(outcomes, masks, OVERLAP_PRICE)
 
 
 def measure_ranges(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:

@@ -41,7 +41,7 @@ def interrupted(after: int) -> parallel.PointsCallback:
 def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
     made = build_table(plan(), tmp_path / "E.npz")
     whole = small.build_episodes(small.params(), small.trace(1), MANY)
-    assert made.kept == 0
+    assert made.kept_points == 0
     assert (made.table.outcome_s == whole.outcome_s).all()
     assert (made.table.observations == whole.observations).all()
     assert made.table.about == whole.about
@@ -52,10 +52,10 @@ def test_an_interrupted_command_goes_on(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
     build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=24))
+        build_table(plan(), out, on_points=interrupted(after=24))
     assert not out.exists()
     made = build_table(plan(), out)
-    assert made.kept == 24
+    assert made.kept_points == 24
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -63,10 +63,10 @@ def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
     build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=12))
+        build_table(plan(), out, on_points=interrupted(after=12))
     heard: list[int] = []
-    made = build_table(plan(), out, processes=2, told=heard.append)
-    assert made.kept == 12
+    made = build_table(plan(), out, processes=2, on_points=heard.append)
+    assert made.kept_points == 12
     assert sorted(heard) == [6, 12, 12]
     assert out.read_bytes() == whole.read_bytes()
 
@@ -74,11 +74,11 @@ def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None
 def test_what_is_kept_is_told_and_nothing_is_kept_of_nothing(tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=0))
+        build_table(plan(), out, on_points=interrupted(after=0))
     assert resumable_build.count_kept_points(plan(), out) == 0
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=12))
+        build_table(plan(), out, on_points=interrupted(after=12))
     assert resumable_build.count_kept_points(plan(), out) == 12
 
 
@@ -95,11 +95,11 @@ def test_a_pair_elsewhere_is_another_table() -> None:
 def test_blocks_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=12))
+        build_table(plan(), out, on_points=interrupted(after=12))
     other = plan(replace(MANY, nodes=2))
     assert other.fingerprint != plan().fingerprint
     made = build_table(other, out)
-    assert made.kept == 0
+    assert made.kept_points == 0
     assert made.table.about.nodes == 2
 
 
@@ -107,11 +107,11 @@ def test_a_damaged_block_is_made_again(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
     build_table(plan(), whole)
     with pytest.raises(Interrupted):
-        build_table(plan(), out, told=interrupted(after=24))
+        build_table(plan(), out, on_points=interrupted(after=24))
     (folder,) = (p for p in tmp_path.iterdir() if p.is_dir())
     block = sorted(folder.iterdir())[0]
     block.write_bytes(block.read_bytes()[:-500])
-    assert build_table(plan(), out).kept == 12
+    assert build_table(plan(), out).kept_points == 12
     assert out.read_bytes() == whole.read_bytes()
 
 

@@ -65,10 +65,10 @@ def other(job_id: int, hours: float, *, nodes: int = 1, at: int = 0) -> SimJob:
 def test_on_an_idle_cluster_plain_slurm_needs_little_more_than_the_work() -> None:
     run = play(Reactive())
     assert run.finished is not None
-    assert run.began is not None
+    assert run.first_start is not None
     assert run.links == 3
     assert run.ran_s == 25 * HOUR
-    assert run.finished - run.began == 25 * HOUR + run.interrupted_s
+    assert run.finished - run.first_start == 25 * HOUR + run.interrupted_s
     assert 0 <= run.interrupted_s <= 2 * 60
 
 
@@ -133,7 +133,7 @@ def test_work_that_is_not_done_in_the_time_has_no_end(at_most: int) -> None:
 def test_a_chain_that_never_starts_has_no_link() -> None:
     crowd = [other(i, 400) for i in (1, 2)]
     run = play(Reactive(), *crowd, at_most=300 * HOUR)
-    assert (run.began, run.finished, run.links, run.ran_s) == (None, None, 0, 0)
+    assert (run.first_start, run.finished, run.links, run.ran_s) == (None, None, 0, 0)
 
 
 def test_the_log_shows_the_waits_of_the_jobs_that_have_started() -> None:
@@ -306,11 +306,11 @@ def test_a_link_that_switches_ends_its_predecessor_once_it_has_started_up() -> N
         params=CROWDED,
     )
     assert run.finished is not None
-    assert run.began is not None
+    assert run.first_start is not None
     assert run.links > 2, "each is released when a tenth of the time limit is over"
     assert run.idle_s == 600 * (run.links - 1)
     assert run.interrupted_s == 0
-    assert run.finished - run.began == 15 * HOUR + 600
+    assert run.finished - run.first_start == 15 * HOUR + 600
 
 
 def test_a_link_that_switches_is_not_early_where_nobody_waits() -> None:
@@ -321,7 +321,7 @@ def test_a_link_that_switches_is_not_early_where_nobody_waits() -> None:
 def test_a_link_that_waits_starts_up_beside_its_predecessor_and_holds_its_nodes() -> None:
     run = play(AtOnce(), work_h=15, startup_s=600, style=Style.WAIT, returns=2)
     assert run.finished is not None
-    assert run.began is not None
+    assert run.first_start is not None
     assert run.returns == 0
     assert 600 < run.idle_s <= LIMIT / 4
-    assert run.finished - run.began == 15 * HOUR + 600, "the second link loses no time"
+    assert run.finished - run.first_start == 15 * HOUR + 600, "the second link loses no time"

@@ -58,7 +58,9 @@ def test_it_chooses_what_the_network_chooses(folder: Path, served: ModelPolicy) 
     wanted = training_tensors.choose_instants(
         agent.net, TrainingTensors.from_trajectories(later, made.part), 0.5, made.unit
     )
-    decided = [[served.decide(seen(e, k)).action for k in later.taken[:-1]] for e in range(40)]
+    decided = [
+        [served.decide(seen(e, k)).action for k in later.decision_instants[:-1]] for e in range(40)
+    ]
     assert find_first_free(np.array(decided) == Action.FREE).tolist() == wanted.tolist()
     assert len(set(wanted.tolist())) > 3
 

@@ -28,7 +28,7 @@ def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
     chosen = training_tensors.choose_instants(
         agent.net, TrainingTensors.from_trajectories(seen, made.part), PRICE, made.unit
     )
-    return compute_mean_cost_h(LATER, seen.taken[chosen])
+    return compute_mean_cost_h(LATER, seen.decision_instants[chosen])
 
 
 def fixed_lead_cost_h(table: EpisodeTable) -> float:

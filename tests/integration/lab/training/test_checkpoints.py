@@ -25,7 +25,7 @@ def interrupting(after: int) -> Callable[[], None]:
 def test_the_same_network_comes_out(family: str, tmp_path: Path) -> None:
     made = plan(family, "mlp", changed=BRIEF)
     whole = agent_training.fit_agent(runs(), made, TrainingCheckpoints(tmp_path / "whole"), "all")
-    cut = TrainingCheckpoints(tmp_path / "cut", told=interrupting(2))
+    cut = TrainingCheckpoints(tmp_path / "cut", on_stage=interrupting(2))
     with pytest.raises(KeyboardInterrupt):
         agent_training.fit_agent(runs(), made, cut, "all")
     assert len(cut) == 3

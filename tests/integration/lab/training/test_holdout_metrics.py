@@ -27,7 +27,7 @@ def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
     table = queue_table()
     rows = Rows.from_tables([table], EVERY)
     judging = HoldoutMetrics(rows, [table], EVERY)
-    metrics = tree_training.judge_family(rows, FAMILIES[1], 2, 0, heard=judging)
+    metrics = tree_training.judge_family(rows, FAMILIES[1], 2, 0, on_window=judging)
     sets = card_results.parse_card({"judged": judging.list_results()})
     asked = CardResultsLookup({"models/made/1": sets})
     limit_s = table.about.time_limit_s

@@ -19,11 +19,11 @@ TABLE = queue_table(8)
 def test_decisions_and_ends_are_seen_at_their_instants() -> None:
     made = Trajectories.from_tables([TABLE], 6)
     sight = made.build_input(0)
-    assert made.taken.tolist() == [0, 6, 12, 18, 24]
+    assert made.decision_instants.tolist() == [0, 6, 12, 18, 24]
     np.testing.assert_array_equal(
         sight.now.numpy(), TABLE.observations[:, ::6].reshape(len(sight), -1)
     )
-    assert (sight.past.shape[1], sight.known.shape[1]) == (0, 0)
+    assert (sight.past.shape[1], sight.mask.shape[1]) == (0, 0)
     np.testing.assert_array_equal(made.rows.flat, Rows.from_tables([TABLE], 6).flat)
 
 
@@ -64,11 +64,15 @@ def test_a_table_that_the_twin_was_not_asked_for_is_refused() -> None:
 def test_a_window_as_served_gives_the_parts_that_were_learned_from(part: int) -> None:
     made = Trajectories.from_tables([TABLE], 6)
     sight = made.build_input(part)
-    pairs = [pad_window(run[: k + 1], WINDOW) for run in made.observations for k in made.taken]
+    pairs = [
+        pad_window(run[: k + 1], WINDOW)
+        for run in made.observations
+        for k in made.decision_instants
+    ]
     windows, known = (torch.from_numpy(np.array(column)) for column in zip(*pairs, strict=True))
     past, there = split_windows(windows, known, part)
     np.testing.assert_allclose(past, sight.past, atol=1e-5)
-    np.testing.assert_array_equal(there, sight.known)
+    np.testing.assert_array_equal(there, sight.mask)
     assert there[0].tolist() == [0.0] * (WINDOW // part - 1) + [1.0]
 
 
@@ -76,8 +80,8 @@ def test_nothing_later_than_the_decision_is_looked_back_on() -> None:
     changed = TABLE.observations.copy()
     changed[:, 13:] = 9.0
     made = Trajectories.from_tables([TABLE], 6)
-    other = Trajectories(made.rows, made.taken, changed)
-    decisions = len(made.taken)
+    other = Trajectories(made.rows, made.decision_instants, changed)
+    decisions = len(made.decision_instants)
     for told, wanted in zip(_columns(other), _columns(made), strict=True):
         by_run, as_was = (c.reshape(8, decisions, -1) for c in (told, wanted))
         np.testing.assert_array_equal(by_run[:, :3], as_was[:, :3])
