@@ -47,17 +47,21 @@ def _list_fit_candidates(auto: AutoPolicy, table: EpisodeTable) -> list[Candidat
     ]
 
 
-def collect_results(table: EpisodeTable, chosen: Mapping[str, ChosenInstants]) -> Results:
+def collect_results(
+    table: EpisodeTable, instants_by_policy: Mapping[str, ChosenInstants]
+) -> Results:
     """Collect the results of policies in a table.
 
     A result is known once the last of the policies' successors has started and the predecessor has
     ended.
     """
     rows = np.arange(len(table))
-    x_s = np.column_stack([table.outcome_s[rows, k].astype(np.int64) for k in chosen.values()])
+    x_s = np.column_stack(
+        [table.outcome_s[rows, k].astype(np.int64) for k in instants_by_policy.values()]
+    )
     known_at = table.predecessor_end + np.maximum(x_s.max(axis=1), 0)
     loads_h = compute_loads_h(table)
-    return Results(tuple(chosen), table.start_point, known_at, loads_h, x_s / HOUR_S)
+    return Results(tuple(instants_by_policy), table.start_point, known_at, loads_h, x_s / HOUR_S)
 
 
 def compute_loads_h(table: EpisodeTable) -> Floats:

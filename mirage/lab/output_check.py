@@ -21,8 +21,8 @@ def check_writable(path: Path) -> None:
 def check_makeable(folder: Path) -> None:
     """Raises InputError if the folder `folder`, which does not exist yet, cannot be made.
     Missing folders above it would be made too."""
-    above = next(path for path in folder.absolute().parents if os.path.exists(path))
-    _check_folder(folder, above)
+    existing_parent = next(path for path in folder.absolute().parents if os.path.exists(path))
+    _check_folder(folder, existing_parent)
 
 
 def _check_folder(path: Path, folder: Path) -> None:

@@ -78,8 +78,8 @@ class PairSettings:
         if not 1 <= self.nodes <= count:
             yield f"{pair} partition {partition.name} of {count}"
         if 0 < get_max_time_s(partition, qos) < self.time_limit_s:
-            limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
-            yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
+            limit, longest = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
+            yield f"a time limit of {limit} is over MaxTime={longest} of partition {partition.name}"
         if 0 < qos.max_submit_pu < _JOBS_AT_ONCE:
             yield (
                 f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}, which leaves no room for "

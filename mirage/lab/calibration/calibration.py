@@ -135,14 +135,14 @@ def calibrate_params(
     drains. Later jobs are replayed only to judge. Raises InputError if there is too little to fit.
     """
     _check_plan(replay, plan)
-    before = _simulate_starts(start, replay.workload.jobs)
-    seen = read_log_facts(replay, plan)
+    starts_before = _simulate_starts(start, replay.workload.jobs)
+    facts = read_log_facts(replay, plan)
     bench = _choose_likelier_bench(
-        replay, apply_log_facts(start, seen, replay.workload, plan.until), plan, on_progress
+        replay, apply_log_facts(start, facts, replay.workload, plan.until), plan, on_progress
     )
     base, replay = bench.base, bench.replay
     recipe, inner = _choose_recipe(bench, search)
-    params, trials = base, [bench.first]
+    params, trials = base, [bench.first_trial]
     if recipe != "start":
         trials = search(
             SEARCH_SETTINGS,
@@ -152,19 +152,23 @@ def calibrate_params(
             first=bench.values,
         )
         params = apply_search_values(base, _choose_values(recipe, trials, bench.score_values))
-    after = _simulate_starts(params, replay.workload.jobs)
+    starts_after = _simulate_starts(params, replay.workload.jobs)
     return Calibration(
         params=params,
         plan=plan,
-        seen=seen,
+        seen=facts,
         fitted=tuple(
             _build_fitted_setting(setting, params, trials, bench.score_values)
             for setting in list_search_settings(params)
         ),
         recipe=recipe,
         inner=inner,
-        fitting=_compare_fidelity(replay, before, after, Window(begin=plan.begin, end=plan.until)),
-        held_out=_compare_fidelity(replay, before, after, Window(begin=plan.until, end=plan.end)),
+        fitting=_compare_fidelity(
+            replay, starts_before, starts_after, Window(begin=plan.begin, end=plan.until)
+        ),
+        held_out=_compare_fidelity(
+            replay, starts_before, starts_after, Window(begin=plan.until, end=plan.end)
+        ),
     )
 
 
@@ -181,7 +185,7 @@ def _choose_likelier_bench(
         _Bench(recompute_cancelled_runs(replay, variant), variant, plan, on_progress)
         for variant in variants
     ]
-    return max(benches, key=lambda bench: bench.first.score)
+    return max(benches, key=lambda bench: bench.first_trial.score)
 
 
 def read_log_facts(replay: Replay, plan: CalibrationPlan) -> LogFacts:
@@ -287,12 +291,12 @@ class _Bench:
         self._on_progress, self._run_count = on_progress, 0
         self._expected_runs = 2 * plan.trials + _SWEEP * len(SEARCH_SETTINGS)
         inner = plan.begin + round((plan.until - plan.begin) * _INNER)
-        self.early = Window(begin=plan.begin, end=inner)
-        self.late = Window(begin=inner, end=plan.until)
+        self.early_window = Window(begin=plan.begin, end=inner)
+        self.late_window = Window(begin=inner, end=plan.until)
         self.values = get_search_values(base)
 
     @property
-    def first(self) -> SearchTrial:
+    def first_trial(self) -> SearchTrial:
         return SearchTrial(values=self.values, score=self.score_values(self.values))
 
     def score_values(self, values: Mapping[str, int], window: Window | None = None) -> float:
@@ -302,7 +306,7 @@ class _Bench:
         )
 
     def score_early_weeks(self, values: Mapping[str, int]) -> float:
-        return self.score_values(values, self.early)
+        return self.score_values(values, self.early_window)
 
     def _get_starts(self, values: Mapping[str, int]) -> Ints:
         key = tuple(values[setting.name] for setting in SEARCH_SETTINGS)
@@ -332,7 +336,8 @@ def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float 
         "start": bench.values,
     }
     scores = {
-        name: bench.score_values(values, bench.late) for name, values in values_by_recipe.items()
+        name: bench.score_values(values, bench.late_window)
+        for name, values in values_by_recipe.items()
     }
     return max(scores, key=lambda name: scores[name]), {
         name: None if score == _UNSCORED else score for name, score in scores.items()
@@ -391,10 +396,10 @@ def _simulate_starts(params: Params, jobs: Sequence[SimJob]) -> Ints:
 
 
 def _compare_fidelity(
-    replay: Replay, before: Ints, after: Ints, window: Window
+    replay: Replay, starts_before: Ints, starts_after: Ints, window: Window
 ) -> dict[str, Fidelity]:
     submit, logged = replay.workload.submit, replay.logged
     return {
-        "start": measure_fidelity(submit, before, logged, window),
-        "calibrated": measure_fidelity(submit, after, logged, window),
+        "start": measure_fidelity(submit, starts_before, logged, window),
+        "calibrated": measure_fidelity(submit, starts_after, logged, window),
     }

@@ -86,8 +86,8 @@ class Evaluation:
         """The reactive interruption that load classes go by, hours: without the startup time."""
         indices = range(len(self.tables)) if table_indices is None else table_indices
         tables = [self.tables[index] for index in indices]
-        chosen = [policy_runner.choose_reactive(table) for table in tables]
-        return join_handovers(tables, chosen, 0.0).interruption_h
+        instants = [policy_runner.choose_reactive(table) for table in tables]
+        return join_handovers(tables, instants, 0.0).interruption_h
 
 
 def load_judged_table(path: Path, output: StudyOutput) -> EpisodeTable:
@@ -121,11 +121,14 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
 
 
 def join_handovers(
-    tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.ChosenInstants], startup_h: float
+    tables: Sequence[EpisodeTable],
+    instants: Sequence[policy_runner.ChosenInstants],
+    startup_h: float,
 ) -> HandoverOutcomes:
     """Return the outcomes of the tables' hand-overs, in the order of the tables."""
     parts = (
-        HandoverOutcomes.from_choices(t, c, startup_h) for t, c in zip(tables, chosen, strict=True)
+        HandoverOutcomes.from_choices(table, table_instants, startup_h)
+        for table, table_instants in zip(tables, instants, strict=True)
     )
     return HandoverOutcomes.join_outcomes(parts)
 
@@ -168,8 +171,8 @@ class _PolicyRunner:
 
     def _choose_oracle(self, table: EpisodeTable) -> PlayedHandovers:
         price = self._terms.overlap_price
-        chosen = policy_runner.choose_oracle(table, price, self._startup_h)
-        return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
+        instants = policy_runner.choose_oracle(table, price, self._startup_h)
+        return PlayedHandovers(instants, np.zeros(len(table), dtype=np.int64))
 
     def _play_own_plan(self, table: EpisodeTable) -> PlayedHandovers:
         with self._output.show_progress(OWN_PLAN, len(table)) as on_step:
@@ -195,8 +198,8 @@ class _PolicyRunner:
 
     def _play_policy(self, policy: Policy, table: EpisodeTable, terms: Terms) -> PlayedHandovers:
         if policy.name == "reactive":
-            chosen = policy_runner.choose_reactive(table)
-            return PlayedHandovers(chosen, np.zeros(len(table), dtype=np.int64))
+            instants = policy_runner.choose_reactive(table)
+            return PlayedHandovers(instants, np.zeros(len(table), dtype=np.int64))
         counted_policy = _FallbackCounter(policy)
         with self._output.show_progress(policy.name, len(table)) as on_step:
             handovers = policy_runner.play_policy(table, counted_policy, terms, lambda _: on_step())

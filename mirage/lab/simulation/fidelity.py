@@ -31,8 +31,8 @@ class Window:
     def has_most_of(self, week: "Week") -> bool:
         """Return whether at least half of the week lies in the window: a mean over a day or two is
         not a week's mean."""
-        inside = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
-        return inside >= WEEK_S / 2
+        overlap_s = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
+        return overlap_s >= WEEK_S / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ def _count_late(submit: Ints, eligible: Ints) -> int | None:
 
 def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, ...]:
     """Mean waits by week of submission, for weeks that have jobs."""
-    begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
-    weeks, week_of, jobs = np.unique(begins, return_inverse=True, return_counts=True)
+    week_begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
+    weeks, week_of, jobs = np.unique(week_begins, return_inverse=True, return_counts=True)
     log_sum = np.bincount(week_of, log_h, len(weeks))
     sim_sum = np.bincount(week_of, sim_h, len(weeks))
     return tuple(

@@ -96,22 +96,22 @@ class Rows:
         """Select the hand-overs at the trace's own load."""
         return self.select_episodes(self.as_logged)
 
-    def select_episodes(self, which: Flags | Ints) -> Self:
+    def select_episodes(self, episodes: Flags | Ints) -> Self:
         """Select some of the episodes."""
         return type(self)(
-            observations=self.observations[which],
-            outcome_h=self.outcome_h[which],
+            observations=self.observations[episodes],
+            outcome_h=self.outcome_h[episodes],
             left_h=self.left_h,
-            start_point=self.start_point[which],
-            known_at=self.known_at[which],
-            as_logged=self.as_logged[which],
+            start_point=self.start_point[episodes],
+            known_at=self.known_at[episodes],
+            as_logged=self.as_logged[episodes],
         )
 
 
 def list_decision_instants(instants: int, every: int) -> Ints:
     """List every `every`-th instant, counted back from the predecessor's end, which is the last."""
-    chosen = np.arange(instants - 1, -1, -every)[::-1]
-    return chosen if len(chosen) > 1 else np.array([0, instants - 1])
+    decisions = np.arange(instants - 1, -1, -every)[::-1]
+    return decisions if len(decisions) > 1 else np.array([0, instants - 1])
 
 
 def build_twin_features(table: EpisodeTable, instants: Ints) -> Observations:

@@ -16,9 +16,9 @@ START_POINT = MONDAY + 20 * HOUR_S
 
 
 def params(**fields: object) -> Params:
-    given: dict[str, object] = {"name": "small", "nodes": 8, "priority_max_age_s": 86400}
-    given |= {"priority_weight_age": 1000, "max_jobs_pu": 3}
-    return Params(**(given | fields))  # type: ignore[arg-type]
+    defaults: dict[str, object] = {"name": "small", "nodes": 8, "priority_max_age_s": 86400}
+    defaults |= {"priority_weight_age": 1000, "max_jobs_pu": 3}
+    return Params(**(defaults | fields))  # type: ignore[arg-type]
 
 
 def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> list[SimJob]:
@@ -47,14 +47,14 @@ def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> l
 
 def settings(**fields: Any) -> PairSettings:
     """One-node pairs of two hours: 13 instants; four start points."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "nodes": 1,
         "time_limit_s": 2 * HOUR_S,
         "every_s": 5 * HOUR_S,
         "since": START_POINT,
         "until": START_POINT + 20 * HOUR_S,
     }
-    return PairSettings(**given | fields)
+    return PairSettings(**defaults | fields)
 
 
 def build_episodes(params: Params, jobs: Sequence[SimJob], settings: PairSettings) -> EpisodeTable:

@@ -14,7 +14,7 @@ MONDAY = 1_700_438_400
 
 
 def about(**fields: Any) -> TableMetadata:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "trace": "made.parquet",
         "trace_sha256": "0" * 64,
         "cluster": {"name": "made", "nodes": 4, "cancelled_jobs_run": False},
@@ -27,7 +27,7 @@ def about(**fields: Any) -> TableMetadata:
         "features_fingerprint": "made",
         "versions": {"mirage": "test"},
     }
-    return TableMetadata(**given | fields)
+    return TableMetadata(**defaults | fields)
 
 
 def table(
@@ -40,12 +40,12 @@ def table(
     """Predecessors that start when submitted; `waits_s` of jobs that started the hour before."""
     outcome_s = np.round(np.array(outcome_h) * HOUR_S).astype(np.int32)
     episodes, instants = outcome_s.shape
-    every = [MONDAY + i * 4 * HOUR_S for i in range(episodes)]
-    starts = np.array(every if start_points is None else start_points, dtype=np.int64)
+    default_starts = [MONDAY + i * 4 * HOUR_S for i in range(episodes)]
+    starts = np.array(default_starts if start_points is None else start_points, dtype=np.int64)
     limit_s = (instants - 1) * STEP_S
-    each = len(waits_s)
-    begun = starts[:, None] - HOUR_S + np.arange(each)
-    given: dict[str, Any] = {
+    job_count = len(waits_s)
+    started_at = starts[:, None] - HOUR_S + np.arange(job_count)
+    all_columns: dict[str, Any] = {
         "start_point": starts,
         "predecessor_start": starts,
         "predecessor_end": starts + limit_s,
@@ -56,11 +56,11 @@ def table(
         "rivals_planned_s": np.full((episodes, instants), NONE, dtype=np.int32),
         "free_nodes": np.zeros((episodes, instants), dtype=np.int32),
         "observations": np.zeros((episodes, instants, 2), dtype=np.float32),
-        "started_first": np.arange(episodes + 1, dtype=np.int64) * each,
-        "started_at": begun.astype(np.int64).ravel(),
+        "started_first": np.arange(episodes + 1, dtype=np.int64) * job_count,
+        "started_at": started_at.astype(np.int64).ravel(),
         "started_wait_s": np.tile(np.array(waits_s, dtype=np.int32), episodes),
-        "started_nodes": np.ones(each * episodes, dtype=np.int32),
-        "started_limit_s": np.full(each * episodes, limit_s, dtype=np.int32),
+        "started_nodes": np.ones(job_count * episodes, dtype=np.int32),
+        "started_limit_s": np.full(job_count * episodes, limit_s, dtype=np.int32),
     }
-    made = about(time_limit_s=limit_s)
-    return EpisodeTable(made, given | columns)
+    metadata = about(time_limit_s=limit_s)
+    return EpisodeTable(metadata, all_columns | columns)

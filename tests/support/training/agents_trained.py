@@ -39,18 +39,23 @@ BRIEF: Changed = {"offline": {"epochs": 6, "warm": 2, "least": 3}}
 """Where it does not matter how much was learned."""
 
 
-def named(kind: tuple[str, str]) -> str:
-    return "-".join(kind)
+def named(family_and_encoder: tuple[str, str]) -> str:
+    return "-".join(family_and_encoder)
 
 
-def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: Any) -> AgentPlan:
-    """`changed` are settings, `more` are the plan's own."""
-    made = {
-        name: {**kept, **QUICK.get(name, {})} for name, kept in settings.load_defaults().items()
+def plan(
+    family: str, encoder: str, *, changes: Changed | None = None, **plan_fields: Any
+) -> AgentPlan:
+    """`changes` are settings, `plan_fields` are the plan's own."""
+    all_settings = {
+        name: {**defaults, **QUICK.get(name, {})}
+        for name, defaults in settings.load_defaults().items()
     }
-    for name, values in (changed or {}).items():
-        made[name] |= values
-    return AgentPlan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
+    for name, values in (changes or {}).items():
+        all_settings[name] |= values
+    return AgentPlan(
+        **{"family": family, "encoder": encoder, "settings": all_settings, "seed": 0, **plan_fields}
+    )
 
 
 @cache
@@ -58,8 +63,10 @@ def runs(*, twin: bool = False) -> Trajectories:
     return Trajectories.from_tables([foretold(learned()) if twin else learned()], EVERY, twin=twin)
 
 
-def fit(made: AgentPlan, folder: Path, of: Trajectories | None = None) -> Agent:
-    return agent_training.fit_agent(of or runs(), made, TrainingCheckpoints(folder), "all")
+def fit(agent_plan: AgentPlan, folder: Path, trajectories: Trajectories | None = None) -> Agent:
+    return agent_training.fit_agent(
+        trajectories or runs(), agent_plan, TrainingCheckpoints(folder), "all"
+    )
 
 
 def save(
@@ -69,16 +76,16 @@ def save(
     scratch: Path,
     *,
     twin: bool = False,
-    changed: Changed | None = None,
+    changes: Changed | None = None,
 ) -> Path:
     """An artefact."""
-    made, of = plan(family, encoder, changed=changed), runs(twin=twin)
-    agent = fit(made, scratch, of)
-    graph = agent_export.export_net(agent.net, made.unit, made.part)
-    described = agent_card.build_agent_card(made, of, [learned()], None)
+    agent_plan, trajectories = plan(family, encoder, changes=changes), runs(twin=twin)
+    agent = fit(agent_plan, scratch, trajectories)
+    graph = agent_export.export_net(agent.net, agent_plan.unit, agent_plan.part)
+    card = agent_card.build_agent_card(agent_plan, trajectories, [learned()], None)
     model_card.save_artefact(
         folder,
-        described,
+        card,
         graph,
         safetensors_io.pack_weights(agent_training.dump_weights(agent.net), {}),
     )

@@ -16,23 +16,23 @@ from mirage.policies.models.artefact import CARD, GRAPH
 from mirage.policies.models.quantiles import LEVELS
 from tests.support.paths import DATA
 
-_KEPT = DATA / "learn"
-_GRAPH = _KEPT / f"{GRAPH}.gz"
+_FOLDER = DATA / "learn"
+_GRAPH = _FOLDER / f"{GRAPH}.gz"
 
 AT_ONCE = {"levels": LEVELS, "thresholds_h": (), "shift": [9.0] * len(LEVELS)}
 """A forecast of a year, which frees at the first instant. On calm days that costs an overlap of
 4 h, on busy ones it is what a trained model does as well."""
 
 
-def save(folder: Path, **told: Any) -> Path:
-    """An artefact, as `trained.save` makes it; `told` goes over what its card says."""
-    card = json.loads((_KEPT / CARD).read_text())
+def save(folder: Path, **card_fields: Any) -> Path:
+    """An artefact, as `trained.save` makes it; `card_fields` goes over what its card says."""
+    card = json.loads((_FOLDER / CARD).read_text())
     assert card["features_fingerprint"] == spec.FINGERPRINT, f"other features now:{__doc__}"
     graph = gzip.decompress(_GRAPH.read_bytes())
     assert card["sha256"] == hashlib.sha256(graph).hexdigest()
     folder.mkdir(parents=True)
     (folder / GRAPH).write_bytes(graph)
-    (folder / CARD).write_text(json.dumps(card | told, indent=1, allow_nan=False) + "\n")
+    (folder / CARD).write_text(json.dumps(card | card_fields, indent=1, allow_nan=False) + "\n")
     return folder
 
 
@@ -46,10 +46,10 @@ def _train() -> None:
     from tests.support.training import trained  # noqa: PLC0415 - what only training needs
 
     with tempfile.TemporaryDirectory() as scratch:
-        made = trained.save(Path(scratch) / "1")
-        _KEPT.mkdir(exist_ok=True)
-        (_KEPT / CARD).write_text((made / CARD).read_text())
-        _GRAPH.write_bytes(gzip.compress((made / GRAPH).read_bytes(), mtime=0))
+        folder = trained.save(Path(scratch) / "1")
+        _FOLDER.mkdir(exist_ok=True)
+        (_FOLDER / CARD).write_text((folder / CARD).read_text())
+        _GRAPH.write_bytes(gzip.compress((folder / GRAPH).read_bytes(), mtime=0))
 
 
 if __name__ == "__main__":

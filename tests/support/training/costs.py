@@ -8,6 +8,6 @@ PRICE = 0.5
 """Of an hour of overlap, in hours of interruption."""
 
 
-def compute_mean_cost_h(table: EpisodeTable, chosen: policy_runner.ChosenInstants) -> float:
+def compute_mean_cost_h(table: EpisodeTable, instants: policy_runner.ChosenInstants) -> float:
     """Compute the mean cost of a hand-over of the table, in hours, at `PRICE`."""
-    return float(HandoverOutcomes.from_choices(table, chosen).compute_cost_h(PRICE).mean())
+    return float(HandoverOutcomes.from_choices(table, instants).compute_cost_h(PRICE).mean())

@@ -33,20 +33,20 @@ def queue_table(
     rng = np.random.default_rng(seed)
     waits_h = _waits_h(rng, episodes, load_until, loads)
     outcome_h = waits_h - LEFT_S / HOUR_S
-    made = table(
+    plain = table(
         outcome_h.tolist(),
         start_points=[first + i * 4 * HOUR_S for i in range(episodes)],
         waits_s=(600, 1200, 7200),
     )
     about = replace(
-        made.about,
+        plain.about,
         features=spec.NAMES,
         features_fingerprint=spec.FINGERPRINT,
         since=first,
         until=first + episodes * 4 * HOUR_S,
     )
-    columns = {name: made._columns[name] for name in made._columns}
-    return EpisodeTable(about, columns | {"observations": _seen(rng, waits_h)})
+    columns = {name: plain._columns[name] for name in plain._columns}
+    return EpisodeTable(about, columns | {"observations": _build_observations(rng, waits_h)})
 
 
 @cache
@@ -55,27 +55,27 @@ def learned() -> EpisodeTable:
     return queue_table()
 
 
-def at_load(made: EpisodeTable, load: float) -> EpisodeTable:
+def at_load(original: EpisodeTable, load: float) -> EpisodeTable:
     """The same table, said to be of another load."""
-    return EpisodeTable(replace(made.about, load=load), made._columns)
+    return EpisodeTable(replace(original.about, load=load), original._columns)
 
 
-def foretold(made: EpisodeTable, every: int = 6) -> EpisodeTable:
+def foretold(original: EpisodeTable, every: int = 6) -> EpisodeTable:
     """The same table with the twin's answers: it is right in the middle."""
-    asked = np.arange(0, INSTANTS - 1, every)
-    waits_s = np.maximum(made.outcome_s[:, asked] + LEFT_S[asked], 0)
+    question_instants = np.arange(0, INSTANTS - 1, every)
+    waits_s = np.maximum(original.outcome_s[:, question_instants] + LEFT_S[question_instants], 0)
     spread = np.exp(np.linspace(-0.4, 0.4, len(LEVELS)))
     answers = np.round(waits_s[..., None] * spread).astype(np.int32)
-    table = EpisodeTable(made.about, made._columns)
-    table.twins = TwinForecasts(made.about.pair, made.start_point, every, answers)
+    table = EpisodeTable(original.about, original._columns)
+    table.twins = TwinForecasts(original.about.pair, original.start_point, every, answers)
     return table
 
 
-def shuffled(made: EpisodeTable, seed: int = 0) -> EpisodeTable:
+def shuffled(original: EpisodeTable, seed: int = 0) -> EpisodeTable:
     """The outcomes given to other episodes than those they came of."""
-    order = np.random.default_rng(seed).permutation(len(made))
-    columns = {name: made._columns[name] for name in made._columns}
-    return EpisodeTable(made.about, columns | {"outcome_s": made.outcome_s[order]})
+    order = np.random.default_rng(seed).permutation(len(original))
+    columns = {name: original._columns[name] for name in original._columns}
+    return EpisodeTable(original.about, columns | {"outcome_s": original.outcome_s[order]})
 
 
 def _waits_h(
@@ -83,19 +83,21 @@ def _waits_h(
 ) -> NDArray[np.float64]:
     """[E, T]: a day's load, which an episode follows with its own noise."""
     day = np.arange(episodes) // EACH_DAY
-    drawn = rng.uniform(-load_until, load_until, day.max() + 1)
-    load = np.asarray(loads if loads else drawn)[day]
+    drawn_loads = rng.uniform(-load_until, load_until, day.max() + 1)
+    load = np.asarray(loads if loads else drawn_loads)[day]
     drift = np.cumsum(rng.normal(0.0, 0.05, (episodes, INSTANTS)), axis=1)
     waits_h: NDArray[np.float64] = np.maximum(load[:, None] + drift, 0.0)
     return waits_h
 
 
-def _seen(rng: np.random.Generator, waits_h: NDArray[np.float64]) -> NDArray[np.float32]:
+def _build_observations(
+    rng: np.random.Generator, waits_h: NDArray[np.float64]
+) -> NDArray[np.float32]:
     """[E, T, F]: a plan that is wrong by a fifth or so, the time left, and noise."""
-    seen = rng.normal(0.0, 0.1, (*waits_h.shape, len(spec.NAMES)))
+    observations = rng.normal(0.0, 0.1, (*waits_h.shape, len(spec.NAMES)))
     planned_h = waits_h * np.exp(rng.normal(0.0, 0.2, waits_h.shape))
-    seen[..., spec.PLACES["plan_wait"]] = np.log1p(planned_h)
-    seen[..., spec.PLACES["predecessor_left"]] = np.log1p(LEFT_S / HOUR_S)
+    observations[..., spec.PLACES["plan_wait"]] = np.log1p(planned_h)
+    observations[..., spec.PLACES["predecessor_left"]] = np.log1p(LEFT_S / HOUR_S)
     gap_h = planned_h - LEFT_S / HOUR_S
-    seen[..., spec.PLACES["plan_gap"]] = np.sign(gap_h) * np.log1p(np.abs(gap_h))
-    return seen.astype(np.float32)
+    observations[..., spec.PLACES["plan_gap"]] = np.sign(gap_h) * np.log1p(np.abs(gap_h))
+    return observations.astype(np.float32)

@@ -24,13 +24,13 @@ def fitted(family: Kind) -> TreePolicy:
 
 @cache
 def graph(family: Kind) -> bytes:
-    made = fitted(family)
-    return tree_export.export_trees(made.wait, learned().observations.shape[2])
+    policy = fitted(family)
+    return tree_export.export_trees(policy.wait, learned().observations.shape[2])
 
 
-def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
-    """An artefact; `told` goes over what its card says."""
+def save(folder: Path, family: Kind = FAMILIES[1], **card_fields: Any) -> Path:
+    """An artefact; `card_fields` goes over what its card says."""
     rows = Rows.from_tables([learned()])
-    described = model_card.build_tree_card(fitted(family), family, rows, [learned()])
-    model_card.save_artefact(folder, described | told, graph(family))
+    card = model_card.build_tree_card(fitted(family), family, rows, [learned()])
+    model_card.save_artefact(folder, card | card_fields, graph(family))
     return folder

@@ -153,12 +153,12 @@ def _format_exit_code(state: JobState) -> str:
     return "1:0" if state is JobState.FAILED else "0:0"
 
 
-def _format_node_state(used: int, cpus: int, outage: Outage) -> str:
+def _format_node_state(cpus_used: int, cpus: int, outage: Outage) -> str:
     """Return sinfo's state."""
     if outage is Outage.DOWN:
         return "down"
     if outage is Outage.DRAIN:
-        return "draining" if used else "drained"
-    if not used:
+        return "draining" if cpus_used else "drained"
+    if not cpus_used:
         return "idle"
-    return "allocated" if used >= cpus else "mixed"
+    return "allocated" if cpus_used >= cpus else "mixed"

@@ -95,7 +95,7 @@ def measure_parity(
             for k in newest_runs.taken
         ]
         inputs[WINDOW_INPUT] = np.array([window for window, _ in pairs])
-        inputs[KNOWN] = np.array([known for _, known in pairs])
+        inputs[KNOWN] = np.array([mask for _, mask in pairs])
     (graph_output,) = open_session(data).run([ADVANTAGE], inputs)
     net.eval()
     with torch.no_grad():

@@ -127,7 +127,7 @@ def fit_agent(runs: Trajectories, plan: AgentPlan, stages: TrainingCheckpoints, 
     """
     masks = time_splits.split_newest(runs.rows, plan.settings["offline"]["held_back"])
     earlier_tensors, newest_tensors = (
-        TrainingTensors.from_trajectories(runs.select_episodes(which), plan.part) for which in masks
+        TrainingTensors.from_trajectories(runs.select_episodes(mask), plan.part) for mask in masks
     )
     judge = partial(training_tensors.score_net, tensors=newest_tensors, unit=plan.unit)
     start_net = plan.prepare_net(runs.select_episodes(masks[0]))

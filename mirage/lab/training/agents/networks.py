@@ -153,12 +153,12 @@ class Moe(nn.Module):
 
     def forward(self, net_input: NetInput) -> tuple[Tensor, Tensor]:
         weight = functional.softmax(self.gate(net_input.now), dim=1)
-        least = torch.topk(weight, self.asked, dim=1).values[:, -1:]
-        asks = (weight >= least).to(weight.dtype)
-        share = asks * weight
+        threshold = torch.topk(weight, self.asked, dim=1).values[:, -1:]
+        is_asked = (weight >= threshold).to(weight.dtype)
+        share = is_asked * weight
         share = share / share.sum(1, keepdim=True)
         outputs = torch.stack([expert(net_input.now) for expert in self.experts], dim=2)
-        imbalance = len(self.experts) / self.asked * (asks.mean(0) * weight.mean(0)).sum()
+        imbalance = len(self.experts) / self.asked * (is_asked.mean(0) * weight.mean(0)).sum()
         return (outputs * share[:, None, :]).sum(2), imbalance
 
 

@@ -115,14 +115,16 @@ class HoldoutMetrics:
         asked_s = frozenset((table.instant_s[-1] - table.instant_s[decision_instants]).tolist())
         model = policy_runner.choose_reactive(table)
         model[rows[was_judged]] = decision_instants[instants[was_judged]]
-        chosen = {MODEL: model}
+        instants_by_policy = {MODEL: model}
         # The twin would be judged by what stands in for it.
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
-            chosen[name] = policy_runner.run_policy(
+            instants_by_policy[name] = policy_runner.run_policy(
                 table, _AtLearnedInstants(POLICIES[name], asked_s), price
             )
-        return walk_forward.collect_results(table, chosen).select_rows(np.sort(rows[was_judged]))
+        return walk_forward.collect_results(table, instants_by_policy).select_rows(
+            np.sort(rows[was_judged])
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,13 +118,13 @@ class ChainVecEnv(VecEnv):
     ) -> list[bool]:
         return [False for _ in self._get_indices(indices)]
 
-    def _begin_episodes(self, which: Ints) -> None:
-        """Draw an episode and a price for each of `which`, all episodes first."""
-        episodes = self._random.integers(len(self._library), size=len(which))
-        self._batch.begin_episodes(which, episodes)
-        self.episode[which] = episodes
+    def _begin_episodes(self, indices: Ints) -> None:
+        """Draw an episode and a price for each of `indices`, all episodes first."""
+        episodes = self._random.integers(len(self._library), size=len(indices))
+        self._batch.begin_episodes(indices, episodes)
+        self.episode[indices] = episodes
         low, high = self._log_prices
-        self.overlap_price[which] = np.exp(self._random.uniform(low, high, len(which)))
+        self.overlap_price[indices] = np.exp(self._random.uniform(low, high, len(indices)))
 
     def _observe_with_prices(self) -> Observations:
         return np.column_stack([self._batch.observe(), self.overlap_price.astype(np.float32)])

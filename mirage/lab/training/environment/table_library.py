@@ -95,11 +95,11 @@ class TableBatch:
         self.outcome_h: Floats = np.zeros(size)
         """float64[K]: start of the successor - end of the predecessor, hours; of ended ones."""
 
-    def begin_episodes(self, which: Ints, episodes: Ints) -> None:
-        """Put the hand-overs `which` (int64[m], each once) at the start of `episodes`."""
-        self._row[which] = self._library.first[episodes]
-        self._last[which] = self._library.last[episodes]
-        self.instant[which] = 0
+    def begin_episodes(self, indices: Ints, episodes: Ints) -> None:
+        """Put the hand-overs `indices` (int64[m], each once) at the start of `episodes`."""
+        self._row[indices] = self._library.first[episodes]
+        self._last[indices] = self._library.last[episodes]
+        self.instant[indices] = 0
 
     def step(self, actions: Ints) -> Flags:
         """Advance all K by one instant, and return which of them ended there. None may have

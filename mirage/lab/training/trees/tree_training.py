@@ -84,18 +84,20 @@ def _find_release(wait_s: Floats, left_s: Floats, price: float) -> int:
 
 
 def _fit_shifts(rows: Rows, family: Family) -> QuantileShifts:
-    newest, residuals = compute_newest_residuals(rows, family)
-    return QuantileShifts.from_residuals(residuals, newest.start_point, newest.nodes)
+    newest_rows, residuals = compute_newest_residuals(rows, family)
+    return QuantileShifts.from_residuals(residuals, newest_rows.start_point, newest_rows.nodes)
 
 
 def compute_newest_residuals(rows: Rows, family: Family) -> tuple[Rows, Floats]:
     """Compute the residuals [E, D, Q] of a forecast on the newest hand-overs, which it has not
     seen."""
-    earlier, newest = (
+    earlier_rows, newest_rows = (
         rows.select_episodes(mask) for mask in time_splits.split_newest(rows, HELD_BACK)
     )
-    forecast = family.fit_forecast(earlier.flat, earlier.wait_h)
-    return newest, newest.compute_residuals(forecast.predict_log_quantiles(newest.flat))
+    forecast = family.fit_forecast(earlier_rows.flat, earlier_rows.wait_h)
+    return newest_rows, newest_rows.compute_residuals(
+        forecast.predict_log_quantiles(newest_rows.flat)
+    )
 
 
 WindowCallback = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
@@ -120,13 +122,15 @@ def judge_family(
     policies: dict[str, list[HandoverOutcomes]] = {}
     forecasts = []
     for past_mask, window in time_splits.split_rolling(rows, windows):
-        past, later = rows.select_episodes(past_mask), rows.select_episodes(window)
-        fitted = fit_policy(past, family, on_step)
-        forecasts.append(_measure_window_forecast(fitted, past, later, seed))
-        by_price = fitted.choose_instants(later, operating_points.PRICES)
-        chosen = choose_baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
-        for name, instants in chosen.items():
-            policies.setdefault(name, []).append(build_handovers(later, instants))
+        past_rows, window_rows = rows.select_episodes(past_mask), rows.select_episodes(window)
+        fitted = fit_policy(past_rows, family, on_step)
+        forecasts.append(_measure_window_forecast(fitted, past_rows, window_rows, seed))
+        by_price = fitted.choose_instants(window_rows, operating_points.PRICES)
+        instants_by_policy = choose_baselines(past_rows, window_rows) | {
+            family.name: by_price[OVERLAP_PRICE]
+        }
+        for name, instants in instants_by_policy.items():
+            policies.setdefault(name, []).append(build_handovers(window_rows, instants))
         for price, instants in by_price.items():
             on_window(window, price, instants)
     return {
@@ -137,24 +141,28 @@ def judge_family(
 
 
 def _measure_window_forecast(
-    fitted: TreePolicy, past: Rows, later: Rows, seed: int
+    fitted: TreePolicy, past_rows: Rows, window_rows: Rows, seed: int
 ) -> dict[str, Any]:
-    floor = forecast_metrics.compute_empirical_h(past.logged_rows.wait_h, later.wait_h.size)
-    metrics = forecast_metrics.measure_forecast(
-        fitted.predict_wait_h(later), later.wait_h, floor, seed
+    floor = forecast_metrics.compute_empirical_h(
+        past_rows.logged_rows.wait_h, window_rows.wait_h.size
     )
-    window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
-    return window | {"learned_from": len(past), "episodes": len(later)} | metrics
+    metrics = forecast_metrics.measure_forecast(
+        fitted.predict_wait_h(window_rows), window_rows.wait_h, floor, seed
+    )
+    window = {"since": int(window_rows.start_point[0]), "until": int(window_rows.start_point[-1])}
+    return window | {"learned_from": len(past_rows), "episodes": len(window_rows)} | metrics
 
 
-def choose_baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
+def choose_baselines(past_rows: Rows, window_rows: Rows) -> dict[str, NDArray[np.int64]]:
     """Return the instants [E] chosen by policies that learn nothing, or only one number."""
-    cost_h = compute_costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
+    cost_h = compute_costs(window_rows.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
-        "reactive": np.full(len(later), last),
+        "reactive": np.full(len(window_rows), last),
         "oracle": last - cost_h[:, ::-1].argmin(axis=1),
-        "fixed-lead": np.full(len(later), find_best_constant(past.logged_rows, OVERLAP_PRICE)),
+        "fixed-lead": np.full(
+            len(window_rows), find_best_constant(past_rows.logged_rows, OVERLAP_PRICE)
+        ),
     }
 
 
@@ -164,11 +172,11 @@ def find_best_constant(rows: Rows, price: float) -> int:
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 
-def build_handovers(rows: Rows, chosen: NDArray[np.int64]) -> HandoverOutcomes:
-    """Build the results of the hand-overs, each freed at its instant of `chosen` [E]."""
+def build_handovers(rows: Rows, instants: NDArray[np.int64]) -> HandoverOutcomes:
+    """Build the results of the hand-overs, each freed at its instant of `instants` [E]."""
     left_h = np.append(rows.left_h, 0.0)
-    x_h = rows.outcome_h[np.arange(len(rows)), chosen]
-    return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
+    x_h = rows.outcome_h[np.arange(len(rows)), instants]
+    return HandoverOutcomes(start_point=rows.start_point, x_h=x_h, lead_h=left_h[instants])
 
 
 def summarize_windows(policies: dict[str, list[HandoverOutcomes]]) -> Figures:

@@ -23,12 +23,12 @@ KIND = ("dqn", "mlp")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     under = tmp_path_factory.mktemp("models")
-    return save(under / "made" / "1", *KIND, under / "scratch", twin=True, changed=BRIEF)
+    return save(under / "made" / "1", *KIND, under / "scratch", twin=True, changes=BRIEF)
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "moe", "transformer"])
 def test_its_graph_says_what_the_network_says(encoder: str, tmp_path: Path) -> None:
-    made, of = plan("policy-gradient", encoder, changed=BRIEF), runs(twin=True)
+    made, of = plan("policy-gradient", encoder, changes=BRIEF), runs(twin=True)
     agent = fit(made, tmp_path, of)
     assert len(agent.net.scaled.low) == len(spec.NAMES) + len(twin_features.NAMES)
     graph = agent_export.export_net(agent.net, made.unit, made.part)

@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> No
     for turn in ("first", "second"):
         stages = TrainingCheckpoints(tmp_path / turn)
         told.append(
-            agent_training.judge_agent(runs(), plan(family, "mlp", changed=BRIEF), 1, stages)
+            agent_training.judge_agent(runs(), plan(family, "mlp", changes=BRIEF), 1, stages)
         )
     assert told[0] == told[1]
     assert set(told[0]["policies"]) == {
@@ -90,7 +90,7 @@ def test_it_leaves_nothing_in_tmp(
     for_all = tmp_path / "tmp"
     for_all.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(for_all))
-    fit(plan(family, "mlp", changed=BRIEF), tmp_path / "kept")
+    fit(plan(family, "mlp", changes=BRIEF), tmp_path / "kept")
     assert not list(for_all.iterdir())
 
 
@@ -106,14 +106,14 @@ def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
 
 
 def test_a2c_learns_too(tmp_path: Path) -> None:
-    made = plan("policy-gradient", "mlp", changed={"policy-gradient": {"algorithm": "a2c"}})
+    made = plan("policy-gradient", "mlp", changes={"policy-gradient": {"algorithm": "a2c"}})
     assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(learned())
 
 
 def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
-    first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
+    first = fit(plan("policy-gradient", "mlp", changes=BRIEF), tmp_path / "first")
     weights = agent_training.dump_weights(first.net)
-    on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
+    on = plan("policy-gradient", "mlp", changes=BRIEF, start=weights)
     begun = on.prepare_net(runs())
     for name, array in agent_training.dump_weights(begun).items():
         np.testing.assert_array_equal(array, weights[name])

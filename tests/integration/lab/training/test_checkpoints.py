@@ -23,7 +23,7 @@ def interrupting(after: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
 def test_the_same_network_comes_out(family: str, tmp_path: Path) -> None:
-    made = plan(family, "mlp", changed=BRIEF)
+    made = plan(family, "mlp", changes=BRIEF)
     whole = agent_training.fit_agent(runs(), made, TrainingCheckpoints(tmp_path / "whole"), "all")
     cut = TrainingCheckpoints(tmp_path / "cut", on_stage=interrupting(2))
     with pytest.raises(KeyboardInterrupt):

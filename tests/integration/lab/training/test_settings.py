@@ -68,4 +68,4 @@ def test_settings_that_do_not_go_together_are_refused(
     encoder: str, changed: dict[str, dict[str, object]]
 ) -> None:
     with pytest.raises(InputError):
-        plan("policy-gradient", encoder, changed=changed)
+        plan("policy-gradient", encoder, changes=changed)

@@ -63,12 +63,12 @@ class Maps:
         """
         first = max([i for i, m in enumerate(self.maps) if m.end == begin], default=0)
         first = max(first - 1, 0)
-        for this, following in pairwise(self.maps[first:]):
-            if this.begin >= end:
+        for current, next_map in pairwise(self.maps[first:]):
+            if current.begin >= end:
                 return
-            if this.nodes == following.nodes:
-                this.end = following.end
-                self.maps.remove(following)
+            if current.nodes == next_map.nodes:
+                current.end = next_map.end
+                self.maps.remove(next_map)
                 return
 
     def _cut(self, t: int) -> None:
@@ -77,13 +77,13 @@ class Maps:
                 self.maps[i : i + 1] = [Map(m.begin, t, m.nodes), Map(t, m.end, m.nodes)]
                 return
 
-    def look(self, begin: int, end: int, nodes: set[int]) -> tuple[set[int], int | None]:
+    def find_usable(self, begin: int, end: int, nodes: set[int]) -> tuple[set[int], int | None]:
         """Return those of `nodes` that are in every map that meets [begin, end], and `later`."""
         remaining = [m for m in self.maps if m.end > begin]
         meeting = [m for m in remaining if m.begin <= end]
-        looked_at = remaining[: len(meeting) + 1]
-        following = remaining[1 : len(looked_at) + 1]
-        gains = [m.end for m, n in zip(looked_at, following, strict=False) if n.nodes - m.nodes]
+        searched = remaining[: len(meeting) + 1]
+        following = remaining[1 : len(searched) + 1]
+        gains = [m.end for m, n in zip(searched, following, strict=False) if n.nodes - m.nodes]
         for m in meeting:
             nodes = nodes & m.nodes
         return nodes, gains[0] if gains else None
@@ -118,9 +118,9 @@ class ByName:
         for r in () if late else params.reservations:
             self.maps.lose(set(r.nodes or range(params.nodes)), max(now, r.start), r.end)
         self.running: list[Entry] = []
-        self.look_at(running)
+        self.set_running(running)
 
-    def look_at(self, running: list[Entry]) -> None:
+    def set_running(self, running: list[Entry]) -> None:
         """Take these running jobs, in the order of their ends."""
         self.running = sorted(running, key=lambda r: (r.end_by_limit, r.job_id))
 
@@ -131,7 +131,7 @@ class ByName:
         start: int | None = self.now
         while start is not None:
             end = start + entry.job.time_limit_s
-            usable, later = self.maps.look(start, end, self._nodes_for(entry, start))
+            usable, later = self.maps.find_usable(start, end, self._nodes_for(entry, start))
             first_fit = self._first_fit(entry, usable)
             start_at = None if first_fit is None else max(first_fit[0], start)
             if first_fit is None or start_at is None or (later is not None and start_at > later):
@@ -157,7 +157,7 @@ class ByName:
         nodes_now = self._choice(entry, usable, self.running)
         if nodes_now is not None:
             return self.now, nodes_now
-        for t, remaining in self._looks(usable):
+        for t, remaining in self._list_search_ends(usable):
             nodes = self._choice(entry, usable, remaining)
             if nodes is not None:
                 return t, nodes
@@ -170,7 +170,7 @@ class ByName:
         fitting = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
         return choose_nodes(entry, fitting, rooms, None, self.release)
 
-    def _looks(self, usable: set[int]) -> Iterator[tuple[int, list[Entry]]]:
+    def _list_search_ends(self, usable: set[int]) -> Iterator[tuple[int, list[Entry]]]:
         """Yield the ends at which the search looks, each with the jobs that still run then."""
         remaining = list(self.running)
         first_end: int | None = None

@@ -9,7 +9,7 @@ from tests.support.simulator.reference.cluster import Entry, meets
 
 
 @dataclass
-class Look:
+class SearchState:
     """The state of a search from one instant: the usable nodes, and the instant to begin anew."""
 
     begin: int
@@ -26,10 +26,10 @@ class BySlot(ByName):
             begin = self._unhindered(entry, begin)
             if begin > self.maps.maps[-1].end:
                 return None
-            look = self._look(entry, begin)
-            plan = self._find_plan(entry, look)
+            search = self._begin_search(entry, begin)
+            plan = self._find_plan(entry, search)
             if plan is None:
-                begin = look.later
+                begin = search.later
             elif plan.start == self.now or self._free(entry, plan):
                 return plan if plan.start <= self.horizon else None
             else:
@@ -43,7 +43,7 @@ class BySlot(ByName):
         end = s + entry.job.time_limit_s
         return s // self.grid * self.grid, -(-end // self.grid) * self.grid
 
-    def _look(self, entry: Entry, begin: int) -> Look:
+    def _begin_search(self, entry: Entry, begin: int) -> SearchState:
         end = begin + entry.job.time_limit_s
         usable = self._nodes_for(entry, begin)
         maps = [m for m in self.maps.maps if m.end > begin]
@@ -51,7 +51,7 @@ class BySlot(ByName):
             if m.begin <= end:
                 usable = usable & m.nodes
         laters = (self._later(entry, maps, end), self._reservation_over(entry, begin, end))
-        return Look(begin, usable, min((t for t in laters if t is not None), default=None))
+        return SearchState(begin, usable, min((t for t in laters if t is not None), default=None))
 
     def _reserved_nodes(self, reservation: Reservation) -> set[int]:
         return set(reservation.nodes or range(self.params.nodes))
@@ -97,27 +97,29 @@ class BySlot(ByName):
     def _members(self, entry: Entry) -> tuple[int, ...]:
         return entry.partition.nodes or tuple(range(self.params.nodes))
 
-    def _find_plan(self, entry: Entry, look: Look) -> Plan | None:
+    def _find_plan(self, entry: Entry, search: SearchState) -> Plan | None:
         """Return the first plan from `begin` on that does not start after `later`."""
 
         def is_gone(r: Entry) -> bool:
             end = self._end(r)
-            return end < look.begin or (self.release >= SlurmRelease.V26_05 and end == look.begin)
+            return end < search.begin or (
+                self.release >= SlurmRelease.V26_05 and end == search.begin
+            )
 
         remaining = [r for r in self.running if not is_gone(r)]
-        nodes = self._choice(entry, look.usable, remaining)
+        nodes = self._choice(entry, search.usable, remaining)
         if nodes is not None:
-            return Plan(look.begin, nodes)
-        return self._after_ends(entry, look, remaining)
+            return Plan(search.begin, nodes)
+        return self._after_ends(entry, search, remaining)
 
-    def _after_ends(self, entry: Entry, look: Look, running: list[Entry]) -> Plan | None:
+    def _after_ends(self, entry: Entry, search: SearchState, running: list[Entry]) -> Plan | None:
         remaining, ended = list(running), list[Entry]()
         anchor: int | None = None
         window = WINDOW_S
         for i, r in enumerate(running):
-            if look.later is not None and self._end(r) > look.later:
+            if search.later is not None and self._end(r) > search.later:
                 break
-            if not look.usable & set(r.allocated):
+            if not search.usable & set(r.allocated):
                 continue
             remaining.remove(r)
             ended.append(r)
@@ -126,12 +128,12 @@ class BySlot(ByName):
             later_jobs = running[i + 1 :]
             if later_jobs and self._end(later_jobs[0]) <= anchor + window:
                 continue
-            nodes = self._choice(entry, look.usable, remaining)
+            nodes = self._choice(entry, search.usable, remaining)
             if nodes is not None:
                 return Plan(self._start(nodes, ended), nodes)
             while later_jobs and self._end(later_jobs[0]) > anchor + window:
                 window *= 2
-        nodes = self._choice(entry, look.usable, remaining) if ended else None
+        nodes = self._choice(entry, search.usable, remaining) if ended else None
         return None if nodes is None else Plan(self._start(nodes, ended), nodes)
 
     def _start(self, nodes: tuple[int, ...], ended: list[Entry]) -> int:

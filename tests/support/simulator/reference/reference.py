@@ -292,7 +292,7 @@ class Reference:
             plans[entry.job_id] = plan.start
             if plan.start == self.now:
                 self.queue.start(entry, plan.nodes, self.now)
-                planning.look_at(self.queue.running())
+                planning.set_running(self.queue.running())
                 planning.start(entry)
             else:
                 planning.take(entry, plan)
