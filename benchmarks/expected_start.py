@@ -72,19 +72,19 @@ def read_sentences(table: EpisodeTable, rule: Policy, part: float) -> Iterator[R
 
 
 def _build_view(table: EpisodeTable, i: int, now: int) -> PolicyView:
-    about = table.about
+    metadata = table.metadata
     return PolicyView(
         now=now,
         predecessor_end=int(table.predecessor_end[i]),
         predecessor_start=int(table.predecessor_start[i]),
-        partition=about.partition or "",
-        nodes=about.nodes,
-        time_limit_s=about.time_limit_s,
+        partition=metadata.partition or "",
+        nodes=metadata.nodes,
+        time_limit_s=metadata.time_limit_s,
         jobs=select_known_waits(table.get_started_jobs(i), now),
         handovers=Waits(start=_NOBODY, wait_s=_NOBODY, nodes=_NOBODY, time_limit_s=_NOBODY),
         queue=Queue.from_jobs(now, []),
         free_nodes=0,
-        max_overlap_s=get_default_overlap_s(about.time_limit_s),
+        max_overlap_s=get_default_overlap_s(metadata.time_limit_s),
     )
 
 

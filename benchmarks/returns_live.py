@@ -104,8 +104,10 @@ def compare_table(
     if not len(rows):
         sys.exit("returns_live: no link of this table gives its nodes back")
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, handovers).round().astype(np.int64))]
-    params = TypeAdapter(Params).validate_python(table.about.cluster)
-    trace = load_replay(Path(table.about.source), params, timezone=table.about.timezone or None)
+    params = TypeAdapter(Params).validate_python(table.metadata.cluster)
+    trace = load_replay(
+        Path(table.metadata.source), params, timezone=table.metadata.timezone or None
+    )
     asked = build_request(table, params, trace.workload.jobs)
     worlds = TraceReplay(params, asked.jobs, asked.settings)
     live: list[LiveHandover] = []
@@ -155,8 +157,8 @@ def count_differing(by_table: HandoverOutcomes, live: HandoverOutcomes) -> int:
 
 def check_training(path: Path, table: EpisodeTable) -> None:
     """End the command for a table with weeks that models are judged on."""
-    until = TRAINED[str(table.about.cluster["name"])][1]
-    if table.about.until > datetime.fromisoformat(until).replace(tzinfo=UTC).timestamp():
+    until = TRAINED[str(table.metadata.cluster["name"])][1]
+    if table.metadata.until > datetime.fromisoformat(until).replace(tzinfo=UTC).timestamp():
         sys.exit(f"returns_live: {path} has start points after {until}: training weeks alone")
 
 

@@ -154,22 +154,23 @@ def load_unseen_table(path: Path, model: ModelPolicy, *others: ModelPolicy) -> E
     is not for such chains (its fallback would be compared), or if the load was scaled.
     """
     table = EpisodeTable.load(path)
-    if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
+    if not len(table) or table.metadata.features_fingerprint != spec.FINGERPRINT:
         raise InputError(
             f"{path} has no episodes, or was made with other features than this release's: "
             "make it again with `mirage episodes`"
         )
-    about = table.about
-    if not about.has_logged_load:
+    metadata = table.metadata
+    if not metadata.has_logged_load:
         raise InputError(
-            f"{path} was made at {about.load} times the logged load: give a table made without it"
+            f"{path} was made at {metadata.load} times the logged load: "
+            "give a table made without it"
         )
-    outside = model.artefact.scope.explain_outside(about.nodes, about.time_limit_s)
+    outside = model.artefact.scope.explain_outside(metadata.nodes, metadata.time_limit_s)
     if outside is not None:
         raise InputError(f"{path} has no chains that {model.name} decides for: {outside}")
-    cluster = str(about.cluster.get("name", ""))
+    cluster = str(metadata.cluster.get("name", ""))
     for compared_model in (model, *others):
-        if compared_model.artefact.scope.was_trained_after(cluster, about.since):
+        if compared_model.artefact.scope.was_trained_after(cluster, metadata.since):
             raise InputError(
                 f"{path} has days that {compared_model.name} was trained on: "
                 "give a table of later days"

@@ -216,11 +216,11 @@ class _PolicyRun:
         self._policy = policy
         self._terms = terms
         self._last_instant = table.outcome_s.shape[1] - 1
-        self._max_overlap_s = get_default_overlap_s(table.about.time_limit_s)
-        self._has_known_features = table.about.features_fingerprint == spec.FINGERPRINT
+        self._max_overlap_s = get_default_overlap_s(table.metadata.time_limit_s)
+        self._has_known_features = table.metadata.features_fingerprint == spec.FINGERPRINT
         self._started: dict[int, StartedJobs] = {}
-        self._past = _PastHandovers(table.about.nodes, table.about.time_limit_s)
-        self._partition = table.about.partition or _PARTITION
+        self._past = _PastHandovers(table.metadata.nodes, table.metadata.time_limit_s)
+        self._partition = table.metadata.partition or _PARTITION
         self._queue = _build_rival_queue(self._partition.split(",")[0])
         self._release_instants = np.full(len(table), self._last_instant, dtype=np.int64)
         self._returns = np.zeros(len(table), dtype=np.int64)
@@ -331,14 +331,14 @@ class _PolicyRun:
         return bound_overlap(decision, view) if self._terms.guarded else decision
 
     def _build_view(self, i: int, k: int, now: int) -> PolicyView:
-        about = self._table.about
+        metadata = self._table.metadata
         return PolicyView(
             now=now,
             predecessor_end=int(self._table.predecessor_end[i]),
-            cluster=str(about.cluster.get("name", "")),
+            cluster=str(metadata.cluster.get("name", "")),
             partition=self._partition,
-            nodes=about.nodes,
-            time_limit_s=about.time_limit_s,
+            nodes=metadata.nodes,
+            time_limit_s=metadata.time_limit_s,
             overlap_price=self._terms.overlap_price,
             returns=max(0, self._terms.returns - int(self._returns[i])),
             max_overlap_s=self._max_overlap_s if self._terms.guarded else None,

@@ -11,11 +11,11 @@ from mirage.errors import InputError
 from mirage.judging.table.metadata import TableMetadata
 
 
-def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
+def check_distinct(table_metadata: Sequence[TableMetadata], start_points: Sequence[Ints]) -> None:
     """Raise InputError if two tables have the same hand-over, since it would count twice."""
     earlier_handovers: set[tuple[str, int]] = set()
-    for about, points in zip(abouts, start_points, strict=True):
-        handovers = {(about.pair, point) for point in points.tolist()}
+    for metadata, points in zip(table_metadata, start_points, strict=True):
+        handovers = {(metadata.pair, point) for point in points.tolist()}
         shared_count = len(earlier_handovers & handovers)
         if shared_count:
             raise InputError(
@@ -25,6 +25,6 @@ def check_distinct(abouts: Sequence[TableMetadata], start_points: Sequence[Ints]
         earlier_handovers |= handovers
 
 
-def count_clusters(abouts: Sequence[TableMetadata]) -> int:
+def count_clusters(table_metadata: Sequence[TableMetadata]) -> int:
     """Count the different clusters of the tables: a cluster is its whole file."""
-    return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})
+    return len({json.dumps(metadata.cluster, sort_keys=True) for metadata in table_metadata})

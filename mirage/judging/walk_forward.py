@@ -37,13 +37,16 @@ def play_auto(
 
 def _list_fit_candidates(auto: AutoPolicy, table: EpisodeTable) -> list[Candidate]:
     """List the candidates that can be asked about such chains at all."""
-    about = table.about
+    metadata = table.metadata
     return [
         c
         for c in auto.candidates
         if not isinstance(c.policy, UnavailableModel)
         and not (c.policy.needs.twin and table.twins is None)
-        and (c.scope is None or c.scope.explain_outside(about.nodes, about.time_limit_s) is None)
+        and (
+            c.scope is None
+            or c.scope.explain_outside(metadata.nodes, metadata.time_limit_s) is None
+        )
     ]
 
 
@@ -66,9 +69,9 @@ def collect_results(
 
 def compute_loads_h(table: EpisodeTable) -> Floats:
     """Return the load [E] in hours at each predecessor's start (`comparison.compute_load_h`)."""
-    about, starts = table.about, table.predecessor_start.tolist()
+    metadata, starts = table.metadata, table.predecessor_start.tolist()
     waits = (select_known_waits(table.get_started_jobs(i), start) for i, start in enumerate(starts))
-    return np.array([compute_load_h(w, about.nodes, about.time_limit_s) for w in waits])
+    return np.array([compute_load_h(w, metadata.nodes, metadata.time_limit_s) for w in waits])
 
 
 class _CombinedResults:

@@ -87,15 +87,15 @@ class StartedJobs:
 class EpisodeTable:
     """E episodes of T instants, F features each. Columns of a loaded one are read when used."""
 
-    def __init__(self, about: TableMetadata, columns: Mapping[str, TableColumn]) -> None:
+    def __init__(self, metadata: TableMetadata, columns: Mapping[str, TableColumn]) -> None:
         """`columns`: by the names of `_KINDS`. Raises InputError if their shapes do not fit
         together."""
-        self.about = about
+        self.metadata = metadata
         self._columns = columns
         self.twins: TwinForecasts | None = None
         """The twin's forecasts; None if the twin was not asked."""
         if not isinstance(columns, _Members):
-            _check_columns(columns, _compute_sizes(about, columns))
+            _check_columns(columns, _compute_sizes(metadata, columns))
 
     def __len__(self) -> int:
         return len(self.start_point)
@@ -150,7 +150,7 @@ class EpisodeTable:
 
     @property
     def observations(self) -> NDArray[np.float32]:
-        """[E, T, F], in the order of `about.features`."""
+        """[E, T, F], in the order of `metadata.features`."""
         return self._columns["observations"]
 
     @property
@@ -206,24 +206,24 @@ class EpisodeTable:
         """Load the table of a file. Raises InputError if the file is no table, is damaged, or
         has another format."""
         members = _Members(path)
-        table = cls(members.about, members)
+        table = cls(members.metadata, members)
         table.twins = _load_twins(path, table)
         return table
 
     def _build_metadata(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            "sizes": _compute_sizes(self.about, self._columns),
-            **asdict(self.about),
+            "sizes": _compute_sizes(self.metadata, self._columns),
+            **asdict(self.metadata),
         }
 
 
 def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     """Join tables that were made with the same settings, in the order given."""
-    first = tables[0].about
-    left_out = sum(t.about.left_out for t in tables)
-    beyond = sum(t.about.beyond_trace for t in tables)
-    about = TableMetadata(
+    first = tables[0].metadata
+    left_out = sum(t.metadata.left_out for t in tables)
+    beyond = sum(t.metadata.beyond_trace for t in tables)
+    metadata = TableMetadata(
         **{**_to_shallow_dict(first), "left_out": left_out, "beyond_trace": beyond}
     )
     columns: dict[str, TableColumn] = {"instant_s": tables[0].instant_s}
@@ -232,7 +232,7 @@ def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
             columns[name] = np.concatenate([t._columns[name] for t in tables])  # noqa: SLF001 - own class
     counts = [np.diff(t._columns["started_first"]) for t in tables]  # noqa: SLF001 - own class
     columns["started_first"] = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return EpisodeTable(about, columns)
+    return EpisodeTable(metadata, columns)
 
 
 def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
@@ -242,7 +242,7 @@ def _load_twins(path: Path, table: EpisodeTable) -> TwinForecasts | None:
     if not file.exists():
         return None
     twins = TwinForecasts.load(file)
-    is_same_pair = twins.pair == table.about.pair
+    is_same_pair = twins.pair == table.metadata.pair
     has_same_points = is_same_pair and np.array_equal(twins.start_point, table.start_point)
     return twins if has_same_points else None
 
@@ -255,7 +255,7 @@ class _Members(Mapping[str, TableColumn]):
         self._columns: dict[str, TableColumn] = {}
         meta = self._read_metadata()
         self._sizes: Mapping[str, Any] = meta.pop("sizes", {})
-        self.about = _parse_metadata(path, meta)
+        self.metadata = _parse_metadata(path, meta)
 
     def __getitem__(self, name: str) -> TableColumn:
         if name not in self._columns:
@@ -314,16 +314,16 @@ def _parse_metadata(path: Path, meta: dict[str, Any]) -> TableMetadata:
         raise InputError(f"{path} is damaged: its {_META} is not complete") from error
 
 
-def _to_shallow_dict(about: TableMetadata) -> dict[str, Any]:
-    return {f.name: getattr(about, f.name) for f in fields(TableMetadata)}
+def _to_shallow_dict(metadata: TableMetadata) -> dict[str, Any]:
+    return {f.name: getattr(metadata, f.name) for f in fields(TableMetadata)}
 
 
-def _compute_sizes(about: TableMetadata, columns: Mapping[str, TableColumn]) -> dict[str, int]:
+def _compute_sizes(metadata: TableMetadata, columns: Mapping[str, TableColumn]) -> dict[str, int]:
     episodes = len(columns["start_point"])
     return {
         "episodes": episodes,
         "instants": len(columns["instant_s"]),
-        "features": len(about.features),
+        "features": len(metadata.features),
         "bounds": episodes + 1,
         "started": len(columns["started_at"]),
     }

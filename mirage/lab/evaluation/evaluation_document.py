@@ -57,7 +57,7 @@ def build_document(figures: Figures, request: EvaluationRequest) -> dict[str, An
         "tables": [
             _describe_table(path, table) for path, table in zip(request.paths, tables, strict=True)
         ],
-        "clusters": count_clusters([table.about for table in tables]),
+        "clusters": count_clusters([table.metadata for table in tables]),
         "bootstrap": {
             "block": "day",
             "draws": day_bootstrap.DRAWS,
@@ -68,27 +68,27 @@ def build_document(figures: Figures, request: EvaluationRequest) -> dict[str, An
 
 
 def _describe_table(path: Path, table: EpisodeTable) -> dict[str, Any]:
-    about = table.about
+    metadata = table.metadata
     return {
         "file": str(path),
-        "trace": about.trace,
-        "cluster": about.cluster.get("name"),
-        "nodes": about.nodes,
-        "time_limit_s": about.time_limit_s,
-        "load": about.load,
+        "trace": metadata.trace,
+        "cluster": metadata.cluster.get("name"),
+        "nodes": metadata.nodes,
+        "time_limit_s": metadata.time_limit_s,
+        "load": metadata.load,
         "episodes": len(table),
     }
 
 
 def warn_if_pooled(tables: Sequence[EpisodeTable], output: StudyOutput) -> None:
     """Warn if figures pool unlike hand-overs: of several clusters, or at other loads than 1."""
-    count = count_clusters([table.about for table in tables])
+    count = count_clusters([table.metadata for table in tables])
     if count > 1:
-        names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
+        names = ", ".join(dict.fromkeys(str(t.metadata.cluster.get("name")) for t in tables))
         output.warn(
             f"the figures are means over hand-overs of {count} different clusters ({names})"
         )
-    loads = sorted({t.about.load for t in tables})
+    loads = sorted({t.metadata.load for t in tables})
     if loads != [1.0]:
         names = ", ".join(f"{load:g}" for load in loads)
         output.warn(f"the hand-overs were simulated at {names} times the trace's load")

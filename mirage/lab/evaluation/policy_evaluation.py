@@ -107,7 +107,7 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     """
     paths, tables, names = request.paths, request.tables, request.names
     policies = {name: get_policy(name, request.models) for name in names if name not in NO_POLICIES}
-    check_distinct([table.about for table in tables], [t.start_point for t in tables])
+    check_distinct([table.metadata for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
     ask_twin_if_needed(policies.values(), paths, tables, output)
@@ -228,14 +228,14 @@ class _FallbackCounter:
                 (w for w in self._reasons if w is not None), key=lambda w: self._reasons[w]
             )
             share = f"{fallback_count} of {self._reasons.total()} decisions of {self.name}"
-            output.warn(f"{table.about.trace}: {share} came from its fall-back, since {reason}")
+            output.warn(f"{table.metadata.trace}: {share} came from its fall-back, since {reason}")
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     """Raises InputError for a table with other features. A model without an observation would be
     judged by its fall-back."""
     for path, table in zip(paths, tables, strict=True):
-        if table.about.features_fingerprint != spec.FINGERPRINT:
+        if table.metadata.features_fingerprint != spec.FINGERPRINT:
             raise InputError(
                 f"{path} was made with other features than this program's: make it again with "
                 "`mirage episodes`"
@@ -270,4 +270,6 @@ def has_learned_since(model: ModelPolicy | Candidate, cluster: str, since: int) 
 
 
 def _has_learned_from(model: ModelPolicy | Candidate, table: EpisodeTable) -> bool:
-    return has_learned_since(model, str(table.about.cluster.get("name", "")), table.about.since)
+    return has_learned_since(
+        model, str(table.metadata.cluster.get("name", "")), table.metadata.since
+    )

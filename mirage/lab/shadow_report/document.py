@@ -185,8 +185,8 @@ def _describe_pair(pair: HandoverPair, table: EpisodeTable) -> dict[str, Any]:
         "user_class": pair.user_class,
         "why": pair.reason,
         "episodes": len(table),
-        "left_out": table.about.left_out,
-        "beyond_trace": table.about.beyond_trace,
+        "left_out": table.metadata.left_out,
+        "beyond_trace": table.metadata.beyond_trace,
     }
 
 

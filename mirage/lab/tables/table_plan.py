@@ -28,7 +28,7 @@ def build_plan(
 ) -> TablePlan:
     """Build the plan. `jobs`: the jobs of the trace at that load, its local times read in that
     zone."""
-    about = describe_table(
+    metadata = describe_table(
         params,
         settings,
         trace=trace.name,
@@ -39,12 +39,12 @@ def build_plan(
             **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
         },
     )
-    return TablePlan(params, jobs, settings, replace(about, load=load, timezone=timezone))
+    return TablePlan(params, jobs, settings, replace(metadata, load=load, timezone=timezone))
 
 
 def warn_if_beyond_trace(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
     """Warn if many outcomes of a table come from a queue that was only draining."""
-    share = table.about.beyond_trace / max(1, table.outcome_s.size)
+    share = table.metadata.beyond_trace / max(1, table.outcome_s.size)
     if share >= _MANY_BEYOND:
         output.warn(
             f"{path}: in {share:.0%} of the decision instants the successor started after the last "

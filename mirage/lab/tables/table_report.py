@@ -12,13 +12,13 @@ from mirage.lab.episodes.generation.resumable_build import BuiltTable
 def build_table_report(out: Path, built: BuiltTable, wall_s: float) -> dict[str, Any]:
     """`wall_s`: how long it took, without what an earlier command had made."""
     table = built.table
-    new_points = len(table) + table.about.left_out - built.kept_points
+    new_points = len(table) + table.metadata.left_out - built.kept_points
     return {
         "out": str(out),
         "episodes": len(table),
         "instants": int(table.outcome_s.size),
-        "left_out": table.about.left_out,
-        "beyond_trace": table.about.beyond_trace,
+        "left_out": table.metadata.left_out,
+        "beyond_trace": table.metadata.beyond_trace,
         "resumed": built.kept_points,
         "wall_s": round(wall_s, 3),
         "episodes_per_s": round(new_points / wall_s, 3),

@@ -50,9 +50,9 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
     if table.twins is not None:
         return
     trace = _find_trace(path, table)
-    params = TypeAdapter(Params).validate_python(table.about.cluster)
-    log = replay.load_replay(trace, params, timezone=table.about.timezone or None)
-    jobs = scale_load(log.workload.jobs, table.about.load)
+    params = TypeAdapter(Params).validate_python(table.metadata.cluster)
+    log = replay.load_replay(trace, params, timezone=table.metadata.timezone or None)
+    jobs = scale_load(log.workload.jobs, table.metadata.load)
     with output.show_progress("asking the twin", len(table)) as on_handovers:
         table.twins = make_twin_table(
             build_request(table, params, jobs),
@@ -63,13 +63,13 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
 
 
 def _find_trace(path: Path, table: EpisodeTable) -> Path:
-    trace = Path(table.about.source)
-    if not table.about.source or not trace.is_file():
+    trace = Path(table.metadata.source)
+    if not table.metadata.source or not trace.is_file():
         raise InputError(
-            f"{path}: the twin cannot be asked, since the trace {table.about.trace} is no longer "
-            "where it was: make the table again with `mirage episodes --twin`"
+            f"{path}: the twin cannot be asked, since the trace {table.metadata.trace} is no "
+            "longer where it was: make the table again with `mirage episodes --twin`"
         )
-    if hashlib.sha256(trace.read_bytes()).hexdigest() != table.about.trace_sha256:
+    if hashlib.sha256(trace.read_bytes()).hexdigest() != table.metadata.trace_sha256:
         raise InputError(
             f"{path}: the trace {trace} has changed since the table was made: make the table again "
             "with `mirage episodes --twin`"

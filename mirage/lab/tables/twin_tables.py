@@ -70,21 +70,21 @@ def build_request(
     table: EpisodeTable, params: Params, jobs: Sequence[SimJob], samples: int = 100
 ) -> TwinTableRequest:
     """Build the request for a table. The table was made from `params` and `jobs`."""
-    about = table.about
+    metadata = table.metadata
     settings = PairSettings(
-        nodes=about.nodes,
-        time_limit_s=about.time_limit_s,
-        every_s=about.every_s,
-        since=about.since,
-        until=about.until,
-        step_s=about.step_s,
-        partition=about.partition,
-        qos=about.qos,
-        user=about.user,
-        account=about.account,
+        nodes=metadata.nodes,
+        time_limit_s=metadata.time_limit_s,
+        every_s=metadata.every_s,
+        since=metadata.since,
+        until=metadata.until,
+        step_s=metadata.step_s,
+        partition=metadata.partition,
+        qos=metadata.qos,
+        user=metadata.user,
+        account=metadata.account,
     )
     points = tuple(table.start_point.tolist())
-    return TwinTableRequest(params, jobs, settings, about.pair, points, samples)
+    return TwinTableRequest(params, jobs, settings, metadata.pair, points, samples)
 
 
 def _list_blocks(request: TwinTableRequest, out: Path) -> dict[Path, range]:

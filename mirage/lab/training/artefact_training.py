@@ -60,19 +60,19 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
     """Raises InputError for chains without a table at the trace's own load. A model may decide
     only for chains that it was judged on, and it is judged at that load."""
-    logged_keys = {_build_chain_key(table) for table in tables if table.about.has_logged_load}
+    logged_keys = {_build_chain_key(table) for table in tables if table.metadata.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
         if _build_chain_key(table) not in logged_keys:
             raise InputError(
-                f"{path} was simulated at {table.about.load} times the trace's load. A model is "
+                f"{path} was simulated at {table.metadata.load} times the trace's load. A model is "
                 "judged at the logged load: give a table of the same chains made without --load, "
                 "too"
             )
 
 
 def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
-    about = table.about
-    return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
+    metadata = table.metadata
+    return metadata.cluster.get("name"), metadata.partition, metadata.nodes, metadata.time_limit_s
 
 
 def _create_trainer(request: TrainingRequest, models: Path, *, twin: bool) -> Trainer:

@@ -55,7 +55,7 @@ class Rows:
             left_h=(instant_s[-1] - instant_s[decision_instants[:-1]]) / HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_compute_known_at(t) for t in tables]),
-            as_logged=np.concatenate([np.full(len(t), t.about.has_logged_load) for t in tables]),
+            as_logged=np.concatenate([np.full(len(t), t.metadata.has_logged_load) for t in tables]),
         )
         _check_finite(rows)
         return rows.select_episodes(np.argsort(rows.start_point, kind="stable"))
@@ -119,7 +119,7 @@ def build_twin_features(table: EpisodeTable, instants: Ints) -> Observations:
     the table lacks the twin's forecasts."""
     if table.twins is None:
         raise InputError(
-            f"A table of {table.about.trace} lacks the twin's forecasts: make it with "
+            f"A table of {table.metadata.trace} lacks the twin's forecasts: make it with "
             "`mirage episodes --twin`."
         )
     left_s = table.instant_s[-1] - table.instant_s[instants].astype(np.int64)
@@ -142,7 +142,7 @@ def _compute_known_at(table: EpisodeTable) -> Ints:
 def _check_tables(tables: Sequence[EpisodeTable]) -> None:
     if not sum(map(len, tables)):
         raise InputError("There is no episode to learn from.")
-    if any(t.about.features_fingerprint != spec.FINGERPRINT for t in tables):
+    if any(t.metadata.features_fingerprint != spec.FINGERPRINT for t in tables):
         raise InputError(
             "A table was made with other features than this program's: make it again with "
             "`mirage episodes`."

@@ -70,7 +70,7 @@ def test_the_table_and_its_report(trace: Path, cluster_file: Path, tmp_path: Pat
     assert sum(figures["episodes"] for figures in by_class.values()) == 7
     table = EpisodeTable.load(out)
     assert told["reactive"]["interruption_h"] == pytest.approx(table.outcome_h[:, -1].mean())
-    assert table.about.trace == "trace.parquet"
+    assert table.metadata.trace == "trace.parquet"
     judged = run("evaluate", str(out), "--policy", "quantile", "--json", "-")
     assert judged.code == 0, judged.err
     all_of_them = json.loads(judged.out)["policies"]["reactive"]["all"]
@@ -88,9 +88,9 @@ def test_another_load_is_another_table_and_the_twin_knows_it(
         answer = run("episodes", str(trace), *words, "--load", load, "--out", str(out))
         assert answer.code == 0, answer.err
         table = EpisodeTable.load(out)
-        assert table.about.load == float(load)
+        assert table.metadata.load == float(load)
         waited_h.append(table.outcome_h[:, -1].mean())
-        pairs.add(table.about.pair)
+        pairs.add(table.metadata.pair)
     assert waited_h[0] < waited_h[1] < waited_h[2]
     assert len(pairs) == 3
     foretold = []
@@ -118,7 +118,7 @@ def test_start_points_by_default(trace: Path, cluster_file: Path, tmp_path: Path
     assert answer.code == 0, answer.err
     made = EpisodeTable.load(tmp_path / "E.npz")
     last = max(j.submit for j in small.trace(1) if j.cancel_at is None)
-    assert made.about.until == last - 2 * 3600
+    assert made.metadata.until == last - 2 * 3600
     assert "reactive interruption" in answer.out
     assert "these waits are too short" in answer.err
 
@@ -177,7 +177,7 @@ def test_the_pair_goes_where_it_is_told(trace: Path, cluster_file: Path, tmp_pat
     more = ("--partition", "all", "--qos", "high", "--user", "u1")
     answer = run("episodes", str(trace), *words, *more)
     assert answer.code == 0, answer.err
-    told = EpisodeTable.load(out).about
+    told = EpisodeTable.load(out).metadata
     assert (told.partition, told.qos, told.user, told.account) == ("all", "high", "u1", "")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.policies.registry import MOVES_OFTEN
-from tests.support.episodes.tables import DAY_S, MONDAY, about, table
+from tests.support.episodes.tables import DAY_S, MONDAY, build_metadata, table
 from tests.support.mirage_process import Answer, run
 
 OUTCOMES = [[-0.2, 0.5, 1.0], [-1.0, 2.0, 6.0], [-2.0, 5.0, 20.0]]
@@ -81,7 +81,7 @@ def test_a_hand_over_counts_once(made: Path, tmp_path: Path) -> None:
 
 def test_tables_of_different_clusters_are_told_of(made: Path, tmp_path: Path) -> None:
     one = table(OUTCOMES)
-    other = EpisodeTable(about(cluster={"name": "other"}), one._columns)
+    other = EpisodeTable(build_metadata(cluster={"name": "other"}), one._columns)
     other.save(tmp_path / "other.npz")
     answer = run("evaluate", str(made), str(tmp_path / "other.npz"), "--json", "-")
     assert "means over hand-overs of 2 different clusters (made, other)" in answer.err

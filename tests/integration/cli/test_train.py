@@ -123,8 +123,8 @@ def test_figures_on_weeks_that_a_model_has_learned_from_are_told_as_such(home: P
 def test_outcomes_of_a_queue_that_only_drained_are_told(tmp_path: Path, beyond: int) -> None:
     made = queue_table(100)
     assert made.outcome_s.size == 2500
-    about = replace(made.about, beyond_trace=beyond)
-    EpisodeTable(about, made._columns).save(tmp_path / "E.npz")
+    metadata = replace(made.metadata, beyond_trace=beyond)
+    EpisodeTable(metadata, made._columns).save(tmp_path / "E.npz")
     words = {
         "evaluate": ("E.npz", "--policy", "reactive"),
         "train": ("xgboost", "E.npz", "--out", "models/made/1", "--folds", "1"),
@@ -201,7 +201,7 @@ def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path)
 def test_decisions_of_a_rule_that_stood_in_are_told(home: Path, tmp_path: Path) -> None:
     """Their figures would pass for the model's."""
     made = queue_table(6, seed=4, first=LATER)
-    wide = replace(made.about, nodes=64)
+    wide = replace(made.metadata, nodes=64)
     columns = {name: made._columns[name] for name in made._columns}
     EpisodeTable(wide, columns).save(tmp_path / "wide.npz")
     words = ("evaluate", str(tmp_path / "wide.npz"), "--policy", "models/made/1", "--json", "-")
@@ -243,7 +243,7 @@ def test_other_loads_are_learned_from_and_nothing_else(home: Path) -> None:
     out = ("--out", "models/loads/1", "--folds", "1")
     assert "judged at the logged load" in refused(home, "train", "xgboost", "light.npz", *out)
     wide = at_load(queue_table(60, seed=8), 0.8)
-    wide.about = replace(wide.about, nodes=8)
+    wide.metadata = replace(wide.metadata, nodes=8)
     wide.save(home / "wide.npz")
     assert "wide.npz was simulated at 0.8 times" in refused(
         home, "train", "xgboost", "E.npz", "wide.npz", *out

@@ -11,7 +11,7 @@ from mirage.policies import registry
 from tests.support.training.committed import save
 from tests.support.training.queue_tables import EPISODES, learned, queue_table
 
-LATER = learned().about.since + EPISODES * 4 * 3600 + 86400
+LATER = learned().metadata.since + EPISODES * 4 * 3600 + 86400
 
 
 def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_pair_that_fits_the_partition_it_names_is_taken() -> None:
 def test_the_pair_lives_in_its_partition(partition: str) -> None:
     jobs, settings = in_turn(1), small.settings(partition=partition, every_s=10 * HOUR_S)
     table = small.build_episodes(TWO, jobs, settings)
-    assert table.about.partition == partition
+    assert table.metadata.partition == partition
     place = 1 if partition else 0
     members = set(TWO.partitions[place].nodes)
     seen_rivals = 0
@@ -125,7 +125,7 @@ def test_a_pair_has_the_fair_share_and_the_limits_of_a_user_of_the_trace() -> No
     own, real = small.settings(), small.settings(user="u1")
     assert build_pair_job(own).user == PAIR_USER
     table = small.build_episodes(fair, jobs, real)
-    assert table.about.user == "u1"
+    assert table.metadata.user == "u1"
     for i in range(len(table)):
         sim = with_pair(fair, jobs, real, table, i)
         assert replayed(sim, jobs, table, i, 3) == table.outcome_s[i, 3]
@@ -139,7 +139,7 @@ def test_a_user_at_the_limit_of_submitted_jobs_gives_no_episode() -> None:
     ]
     site = small.params(qos=(Qos(max_submit_pu=2),))
     table = small.build_episodes(site, crowd, small.settings(user="u"))
-    assert (len(table), table.about.left_out) == (0, 4)
+    assert (len(table), table.metadata.left_out) == (0, 4)
     assert len(small.build_episodes(site, crowd, small.settings())) == 4
 
 

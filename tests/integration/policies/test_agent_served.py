@@ -31,7 +31,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def seen(episode: int, instant: int, **fields: object) -> PolicyView:
     run = learned().observations[episode]
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
-    told["time_limit_s"] = learned().about.time_limit_s
+    told["time_limit_s"] = learned().metadata.time_limit_s
     return view(int(LEFT_S[instant]), **told | fields)
 
 

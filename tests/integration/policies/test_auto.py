@@ -87,7 +87,9 @@ def changed_after(made: EpisodeTable, at: int, seed: int) -> EpisodeTable:
         columns["started_at"] > at, other._columns["started_wait_s"], columns["started_wait_s"]
     )
     outcome_s = (new_start - made.predecessor_end[:, None]).astype(np.int32)
-    return EpisodeTable(made.about, columns | {"outcome_s": outcome_s, "started_wait_s": waits_s})
+    return EpisodeTable(
+        made.metadata, columns | {"outcome_s": outcome_s, "started_wait_s": waits_s}
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))

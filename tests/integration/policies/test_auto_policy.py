@@ -20,7 +20,7 @@ from tests.support.training.committed import save
 from tests.support.training.queue_tables import learned
 
 DAY_S = 86400
-LIMIT_S = learned().about.time_limit_s
+LIMIT_S = learned().metadata.time_limit_s
 
 
 @dataclass(frozen=True)

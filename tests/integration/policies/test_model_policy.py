@@ -35,7 +35,7 @@ def seen(observation: Observations | None, price: float = 0.5) -> PolicyView:
         3600,
         observation=observation,
         overlap_price=price,
-        time_limit_s=learned().about.time_limit_s,
+        time_limit_s=learned().metadata.time_limit_s,
         jobs=waits([7200] * 30),
     )
 

@@ -13,7 +13,7 @@ MONDAY = 1_700_438_400
 """2023-11-20 00:00 UTC."""
 
 
-def about(**fields: Any) -> TableMetadata:
+def build_metadata(**fields: Any) -> TableMetadata:
     defaults: dict[str, Any] = {
         "trace": "made.parquet",
         "trace_sha256": "0" * 64,
@@ -62,5 +62,5 @@ def table(
         "started_nodes": np.ones(job_count * episodes, dtype=np.int32),
         "started_limit_s": np.full(job_count * episodes, limit_s, dtype=np.int32),
     }
-    metadata = about(time_limit_s=limit_s)
+    metadata = build_metadata(time_limit_s=limit_s)
     return EpisodeTable(metadata, all_columns | columns)

@@ -38,15 +38,15 @@ def queue_table(
         start_points=[first + i * 4 * HOUR_S for i in range(episodes)],
         waits_s=(600, 1200, 7200),
     )
-    about = replace(
-        plain.about,
+    metadata = replace(
+        plain.metadata,
         features=spec.NAMES,
         features_fingerprint=spec.FINGERPRINT,
         since=first,
         until=first + episodes * 4 * HOUR_S,
     )
     columns = {name: plain._columns[name] for name in plain._columns}
-    return EpisodeTable(about, columns | {"observations": _build_observations(rng, waits_h)})
+    return EpisodeTable(metadata, columns | {"observations": _build_observations(rng, waits_h)})
 
 
 @cache
@@ -57,7 +57,7 @@ def learned() -> EpisodeTable:
 
 def at_load(original: EpisodeTable, load: float) -> EpisodeTable:
     """The same table, said to be of another load."""
-    return EpisodeTable(replace(original.about, load=load), original._columns)
+    return EpisodeTable(replace(original.metadata, load=load), original._columns)
 
 
 def foretold(original: EpisodeTable, every: int = 6) -> EpisodeTable:
@@ -66,8 +66,8 @@ def foretold(original: EpisodeTable, every: int = 6) -> EpisodeTable:
     waits_s = np.maximum(original.outcome_s[:, question_instants] + LEFT_S[question_instants], 0)
     spread = np.exp(np.linspace(-0.4, 0.4, len(LEVELS)))
     answers = np.round(waits_s[..., None] * spread).astype(np.int32)
-    table = EpisodeTable(original.about, original._columns)
-    table.twins = TwinForecasts(original.about.pair, original.start_point, every, answers)
+    table = EpisodeTable(original.metadata, original._columns)
+    table.twins = TwinForecasts(original.metadata.pair, original.start_point, every, answers)
     return table
 
 
@@ -75,7 +75,7 @@ def shuffled(original: EpisodeTable, seed: int = 0) -> EpisodeTable:
     """The outcomes given to other episodes than those they came of."""
     order = np.random.default_rng(seed).permutation(len(original))
     columns = {name: original._columns[name] for name in original._columns}
-    return EpisodeTable(original.about, columns | {"outcome_s": original.outcome_s[order]})
+    return EpisodeTable(original.metadata, columns | {"outcome_s": original.outcome_s[order]})
 
 
 def _waits_h(

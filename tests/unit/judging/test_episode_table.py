@@ -38,7 +38,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert second.predecessor_end == second.instants[-1]
     assert second.observations.tolist() == [[6, 7], [8, 9], [10, 11]]
     assert loaded.get_started_jobs(1).wait_s.tolist() == [5, 7]
-    assert loaded.about.features == ("time_left_s", "index")
+    assert loaded.metadata.features == ("time_left_s", "index")
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_file_from_before_pairs_had_a_partition_loads(tmp_path: Path) -> None:
     for name in ("partition", "qos", "user", "account"):
         assert meta.pop(name) == ""
     loaded = EpisodeTable.load(rewritten(path, "meta.json", json.dumps(meta).encode()))
-    assert loaded.about == EpisodeTable.load(path).about
+    assert loaded.metadata == EpisodeTable.load(path).metadata
 
 
 def test_joined_tables_keep_each_episodes_rows() -> None:

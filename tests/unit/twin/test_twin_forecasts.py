@@ -18,7 +18,7 @@ def answers(table: EpisodeTable, every: int = 3) -> TwinForecasts:
     asked = -(-(table.outcome_s.shape[1] - 1) // every)
     shape = (len(table), asked, len(LEVELS))
     numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-    return TwinForecasts(table.about.pair, table.start_point, every, numbers)
+    return TwinForecasts(table.metadata.pair, table.start_point, every, numbers)
 
 
 def saved(folder: Path) -> tuple[Path, EpisodeTable, TwinForecasts]:
@@ -69,15 +69,15 @@ def test_a_table_from_before_the_rule_of_cancelled_jobs_is_one_where_they_ran(
     tmp_path: Path, run: bool, taken: bool
 ) -> None:
     table, path = queue_table(8), tmp_path / "e.npz"
-    before = table.about
+    before = table.metadata
     cluster = {k: v for k, v in before.cluster.items() if k != "cancelled_jobs_run"}
-    table.about = replace(before, cluster=cluster)
+    table.metadata = replace(before, cluster=cluster)
     table.save(path)
     answers(table).save(table_forecasts.get_twin_path(path))
     found = EpisodeTable.load(path)
-    assert found.about.cluster["cancelled_jobs_run"]
+    assert found.metadata.cluster["cancelled_jobs_run"]
     assert found.twins is not None
-    table.about = replace(before, cluster=cluster | {"cancelled_jobs_run": run})
+    table.metadata = replace(before, cluster=cluster | {"cancelled_jobs_run": run})
     table.save(path)
     assert (EpisodeTable.load(path).twins is not None) == taken
 

@@ -39,7 +39,7 @@ class EpisodeBuilder:
         if not params.accrue_always:
             self._aged_replay = TraceReplay(replace(params, accrue_always=True), jobs, settings)
 
-    def build_table(self, start_points: Iterable[int], about: TableMetadata) -> EpisodeTable:
+    def build_table(self, start_points: Iterable[int], metadata: TableMetadata) -> EpisodeTable:
         """Build the episodes of these start points. They ascend, and none lies before the last
         one of an earlier call."""
         episodes: list[Columns] = []
@@ -53,7 +53,9 @@ class EpisodeBuilder:
         columns = _assemble_columns(episodes, self._settings.instant_s)
         started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
         beyond_trace = int((started > self._replay.trace_end).sum())
-        return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond_trace), columns)
+        return EpisodeTable(
+            replace(metadata, left_out=left_out, beyond_trace=beyond_trace), columns
+        )
 
     def build_episode(self, point: int) -> Columns | None:
         """Build the episode whose predecessor is submitted at `point`.

@@ -31,13 +31,13 @@ class TablePlan:
     params: Params
     jobs: Sequence[SimJob]
     settings: PairSettings
-    about: TableMetadata
+    metadata: TableMetadata
 
     @property
     def fingerprint(self) -> str:
         """Hash of the trace, the cluster, the settings, the features and the versions."""
         # Where the trace lies does not matter.
-        text = json.dumps(asdict(replace(self.about, source="")), sort_keys=True)
+        text = json.dumps(asdict(replace(self.metadata, source="")), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -76,7 +76,7 @@ def build_table(
         shutil.rmtree(folder)
     if not len(table):
         raise InputError(
-            f"not one of {table.about.left_out} start points gave an episode: "
+            f"not one of {table.metadata.left_out} start points gave an episode: "
             "the predecessor or its successor never starts"
         )
     return BuiltTable(table=table, kept_points=kept_points)
@@ -128,7 +128,7 @@ def _is_whole_block(path: Path, points: range, plan: TablePlan) -> bool:
     """Return whether the block is whole: a table is written whole or not at all, but disks fail."""
     try:
         block = EpisodeTable.load(path)
-        point_count = len(block) + block.about.left_out
+        point_count = len(block) + block.metadata.left_out
         return point_count == len(points) and block.observations.shape[1] == len(
             plan.settings.instant_s
         )
@@ -144,5 +144,5 @@ class _TableBlockMaker:
         self._builder = EpisodeBuilder(plan.params, plan.jobs, plan.settings)
 
     def make_block(self, path: Path, points: range) -> int:
-        self._builder.build_table(points, self._plan.about).save(path)
+        self._builder.build_table(points, self._plan.metadata).save(path)
         return len(points)

@@ -32,7 +32,7 @@ class HoldoutMetrics:
 
     def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
         """`rows` of all the tables, each `every`-th instant of them."""
-        self._logged_tables = [(k, t) for k, t in enumerate(tables) if t.about.has_logged_load]
+        self._logged_tables = [(k, t) for k, t in enumerate(tables) if t.metadata.has_logged_load]
         self._every = every
         # As `Rows.from_tables` has sorted them.
         points = np.concatenate([t.start_point for t in tables])
@@ -147,12 +147,12 @@ class _AtLearnedInstants(SimplePolicy):
 
 def _describe_chain(table: EpisodeTable) -> dict[str, Any]:
     """The kind of chain that a table is of."""
-    about = table.about
+    metadata = table.metadata
     return {
-        "cluster": str(about.cluster.get("name", "")),
-        "partition": about.partition,
-        "nodes": about.nodes,
-        "time_limit_s": about.time_limit_s,
+        "cluster": str(metadata.cluster.get("name", "")),
+        "partition": metadata.partition,
+        "nodes": metadata.nodes,
+        "time_limit_s": metadata.time_limit_s,
     }
 
 

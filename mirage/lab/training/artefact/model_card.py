@@ -105,17 +105,17 @@ def check_new(folder: Path) -> None:
 
 
 def _describe_table(table: EpisodeTable) -> dict[str, Any]:
-    about = table.about
+    metadata = table.metadata
     return {
-        "trace": about.trace,
-        "trace_sha256": about.trace_sha256,
-        "nodes": about.nodes,
-        "time_limit_s": about.time_limit_s,
-        "since": about.since,
-        "until": about.until,
-        "load": about.load,
+        "trace": metadata.trace,
+        "trace_sha256": metadata.trace_sha256,
+        "nodes": metadata.nodes,
+        "time_limit_s": metadata.time_limit_s,
+        "since": metadata.since,
+        "until": metadata.until,
+        "load": metadata.load,
         "episodes": len(table),
-        "cluster": about.cluster,
+        "cluster": metadata.cluster,
     }
 
 

@@ -62,12 +62,12 @@ class TableLibrary:
 
         Raises InputError also if the tables' features differ.
         """
-        if len({t.about.features_fingerprint for t in tables}) > 1:
+        if len({t.metadata.features_fingerprint for t in tables}) > 1:
             raise InputError("The tables were made with different features: make them again.")
         episodes = (episode for table in tables for episode in table)
         return cls(
             ((e.observations, e.outcome_aged_h if aged else e.outcome_h) for e in episodes),
-            tables[0].about.features if tables else (),
+            tables[0].metadata.features if tables else (),
         )
 
     def __len__(self) -> int:

@@ -282,11 +282,11 @@ def test_what_rules_read_is_what_the_simulator_shows() -> None:
 
 def test_a_table_says_what_it_was_made_from() -> None:
     params, settings = small.params(), small.settings()
-    about = small.build_episodes(params, small.trace(1), settings).about
-    assert about.features == spec.NAMES
-    assert about.features_fingerprint == spec.FINGERPRINT
-    assert about.cluster["max_jobs_pu"] == 3
-    assert (about.since, about.until) == (settings.since, settings.until)
+    metadata = small.build_episodes(params, small.trace(1), settings).metadata
+    assert metadata.features == spec.NAMES
+    assert metadata.features_fingerprint == spec.FINGERPRINT
+    assert metadata.cluster["max_jobs_pu"] == 3
+    assert (metadata.since, metadata.until) == (settings.since, settings.until)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
     assert made.kept_points == 0
     assert (made.table.outcome_s == whole.outcome_s).all()
     assert (made.table.observations == whole.observations).all()
-    assert made.table.about == whole.about
+    assert made.table.metadata == whole.metadata
     assert [p.name for p in tmp_path.iterdir()] == ["E.npz"]
 
 
@@ -100,7 +100,7 @@ def test_blocks_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     assert other.fingerprint != plan().fingerprint
     made = build_table(other, out)
     assert made.kept_points == 0
-    assert made.table.about.nodes == 2
+    assert made.table.metadata.nodes == 2
 
 
 def test_a_damaged_block_is_made_again(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def seen(episode: int, instant: int, **fields: object) -> PolicyView:
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
     told |= {
         "twin_s": twins.get_forecast(episode, instant),
-        "time_limit_s": LATER.about.time_limit_s,
+        "time_limit_s": LATER.metadata.time_limit_s,
     }
     return view(int(LEFT_S[instant]), **told | fields)
 

@@ -30,7 +30,7 @@ def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
     metrics = tree_training.judge_family(rows, FAMILIES[1], 2, 0, on_window=judging)
     sets = card_results.parse_card({"judged": judging.list_results()})
     asked = CardResultsLookup({"models/made/1": sets})
-    limit_s = table.about.time_limit_s
+    limit_s = table.metadata.time_limit_s
     found = asked(view(0, cluster="made", time_limit_s=limit_s))
     for name in ("models/made/1", "reactive"):
         family = FAMILIES[1].name if name.startswith("models") else name
@@ -51,7 +51,7 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     for price in (0.15, 1.5):
         judging(window, price, np.full(10, 2 if price < 1.0 else 4))
     asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.list_results()})})
-    limit_s = table.about.time_limit_s
+    limit_s = table.metadata.time_limit_s
 
     def told(**fields: object) -> int:
         return len(asked(view(0, **{"cluster": "made", "time_limit_s": limit_s, **fields})))
@@ -77,11 +77,11 @@ def test_results_of_one_partition_are_none_of_anothers() -> None:
     """Two tables of one size would else take each other's place."""
     tables = [queue_table(12, seed=s) for s in (1, 2)]
     for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
-        table.about = replace(table.about, partition=partition)
+        table.metadata = replace(table.metadata, partition=partition)
     judging = HoldoutMetrics(Rows.from_tables(tables, EVERY), tables, EVERY)
     judging(np.ones(24, dtype=np.bool_), 0.5, np.full(24, 2))
     sets = card_results.parse_card({"judged": judging.list_results()})
-    limit_s = tables[0].about.time_limit_s
+    limit_s = tables[0].metadata.time_limit_s
 
     def cost_h(asked: CardResultsLookup, partition: str) -> list[float]:
         seen = view(0, cluster="made", time_limit_s=limit_s, partition=partition)
@@ -104,7 +104,7 @@ def test_where_the_last_step_is_shorter_rules_are_asked_as_often() -> None:
     at[-1] -= 60
     columns = {n: whole._columns[n] for n in whole._columns}
     columns |= {"instant_s": at, "predecessor_end": whole.predecessor_end - 60}
-    odd = EpisodeTable(whole.about, columns)
+    odd = EpisodeTable(whole.metadata, columns)
     for table in (whole, odd):
         judging = HoldoutMetrics(Rows.from_tables([table], EVERY), [table], EVERY)
         judging(np.ones(len(table), dtype=np.bool_), 0.5, np.full(len(table), 2))
@@ -125,7 +125,7 @@ def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
     x_h = {p: table.outcome_h[:60, taken[k]] for p, k in ((0.3, 0), (1.0, 2), (2.0, -1))}
     for point, limit in zip(found, operating_points.OVERLAPS_H, strict=True):
         assert point["overlap_at_most_h"] == limit
-        assert point["nodes"] == table.about.nodes
+        assert point["nodes"] == table.metadata.nodes
         wanted = operating_points.find_operating_point(x_h, table.start_point[:60], limit)
         assert {name: point[name] for name in wanted} == wanted
     assert found[0]["price"] > found[1]["price"]
@@ -150,15 +150,15 @@ def test_a_table_at_another_load_tells_no_results() -> None:
 
 def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     made = by_hand.table([[-0.5, 0.0, 0.5, 2.0]] * 12, waits_s=(7200, 7200, 7200))
-    about = replace(
-        made.about,
+    metadata = replace(
+        made.metadata,
         time_limit_s=1800,
         features=spec.NAMES,
         features_fingerprint=spec.FINGERPRINT,
     )
     seen = np.zeros((12, 4, len(spec.NAMES)), dtype=np.float32)
     columns = {name: made._columns[name] for name in made._columns} | {"observations": seen}
-    short = EpisodeTable(about, columns)
+    short = EpisodeTable(metadata, columns)
     judging = HoldoutMetrics(Rows.from_tables([short], EVERY), [short], EVERY)
     judging(np.ones(12, dtype=np.bool_), 0.5, np.zeros(12, dtype=np.int64))
     asked = CardResultsLookup({"m": card_results.parse_card({"judged": judging.list_results()})})

@@ -109,7 +109,7 @@ def test_a_file_s_episodes_are_taken_whole(tmp_path: Path) -> None:
 def test_files_of_other_features_do_not_go_together() -> None:
     one = made.table([[1.0]])
     other = copy(one)
-    other.about = made.about(features_fingerprint="other")
+    other.metadata = made.build_metadata(features_fingerprint="other")
     with pytest.raises(InputError, match="different features"):
         TableLibrary.from_tables([one, other])
     with pytest.raises(InputError, match="at least one"):

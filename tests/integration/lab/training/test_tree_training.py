@@ -84,7 +84,7 @@ def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
     made = queue_table(60)
     at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
     idle = Rows.from_tables(
-        [EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3
+        [EpisodeTable(made.metadata, {**made._columns, "outcome_s": at_once})], every=3
     )
     never = tree_training.fit_policy(idle, family)
     assert (never.choose_instants(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()

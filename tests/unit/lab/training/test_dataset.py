@@ -15,7 +15,7 @@ from tests.support.training.queue_tables import INSTANTS, queue_table
 def with_observations(made: EpisodeTable, value: float) -> EpisodeTable:
     seen = made.observations.copy()
     seen[3, 2, 1] = value
-    return EpisodeTable(made.about, {**made._columns, "observations": seen})
+    return EpisodeTable(made.metadata, {**made._columns, "observations": seen})
 
 
 def test_the_predecessors_end_is_no_decision_but_an_outcome() -> None:
@@ -29,10 +29,12 @@ def test_the_predecessors_end_is_no_decision_but_an_outcome() -> None:
 
 def test_the_wait_is_the_outcome_and_what_was_left() -> None:
     made = table([[-0.25, 0.0, 0.5]])
-    about = queue_table(1).about
-    seen = np.zeros((1, 3, len(about.features)), dtype=np.float32)
+    metadata = queue_table(1).metadata
+    seen = np.zeros((1, 3, len(metadata.features)), dtype=np.float32)
     known = replace(
-        made.about, features=about.features, features_fingerprint=about.features_fingerprint
+        made.metadata,
+        features=metadata.features,
+        features_fingerprint=metadata.features_fingerprint,
     )
     rows = Rows.from_tables([EpisodeTable(known, {**made._columns, "observations": seen})])
     np.testing.assert_allclose(rows.wait_h, [-0.25 + 1 / 3, 1 / 6])
@@ -61,7 +63,7 @@ def test_what_cannot_be_learned_from_is_refused_in_a_sentence() -> None:
     with pytest.raises(InputError, match="not finite"):
         Rows.from_tables([with_observations(made, np.nan)])
     short = EpisodeTable(
-        made.about,
+        made.metadata,
         {
             name: column[:, :-1] if column.shape[:2] == (6, INSTANTS) else column
             for name, column in made._columns.items()
