@@ -34,7 +34,7 @@ class HandoverOutcomes:
     x_h: Floats
     """Signed: start of the successor, startup time included, - end of the predecessor."""
     lead_h: Floats
-    """How long before the predecessor's end the successor became eligible, the last time."""
+    """Hours from the successor's last release to the predecessor's end."""
     returns: Ints | None = None
     """How often the link gave its nodes back; None if returns were not played."""
 

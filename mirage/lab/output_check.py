@@ -5,11 +5,11 @@ from pathlib import Path
 
 from mirage.errors import InputError
 
-# `os.path` asks and never raises, also below a folder that may not be searched.
+# The functions of `os.path` never raise, not even below a folder that may not be searched.
 
 
 def check_writable(path: Path) -> None:
-    """Raises InputError if no file can be made or overwritten at `path`."""
+    """Raise InputError if no file can be made or overwritten at `path`."""
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file to write")
     if not os.path.exists(path):
@@ -19,14 +19,16 @@ def check_writable(path: Path) -> None:
 
 
 def check_makeable(folder: Path) -> None:
-    """Raises InputError if the folder `folder`, which does not exist yet, cannot be made.
-    Missing folders above it would be made too."""
+    """Raise InputError if the folder `folder`, which does not exist yet, cannot be made.
+
+    Missing folders above it would be made too.
+    """
     existing_parent = next(path for path in folder.absolute().parents if os.path.exists(path))
     _check_folder(folder, existing_parent)
 
 
 def _check_folder(path: Path, folder: Path) -> None:
-    """Check that a new file or folder `path` can be made in `folder`. Raises an error if not."""
+    """Raise InputError if the new file or folder `path` cannot be made in `folder`."""
     if not os.path.isdir(folder):
         closed = os.path.exists(folder.parent) and not os.access(folder.parent, os.X_OK)
         raise _make_denied_error(path) if closed else _make_no_folder_error(path, folder)

@@ -104,11 +104,13 @@ def evaluate_tables(
     (reactive), 1 is the best choice in hindsight (oracle). Each policy decides at every instant of
     the tables from what was known then. planned-quantile is what links plan by themselves without a
     service, bounded by the default max-overlap. switch-quantile is the rule quantile at the default
-    price of a switch chain. A link that starts early may give its nodes back, as the policy's
-    forecast or its own last wait has it; each return costs 6 minutes of its nodes. --returns 0 and
-    --no-guard leave these parts of the product out. The load classes go by reactive's
-    interruption: light up to 2 h, medium up to 12 h, heavy above 12 h. The 95 % intervals resample
-    whole days. docs/reference/episodes.md has the definitions.
+    price of a switch chain. Agents (dqn, policy-gradient) forecast no wait, so --guard adds none to
+    max-overlap: an agent frees no link while more than max-overlap is left of its predecessor's
+    run. A link that starts early may give its nodes back, as the policy's forecast or its own last
+    wait has it; each return costs 6 minutes of its nodes. --returns 0 and --no-guard leave these
+    parts of the product out. The load classes go by reactive's interruption: light up to 2 h,
+    medium up to 12 h, heavy above 12 h. The 95 % intervals resample whole days.
+    docs/reference/episodes.md has the definitions.
     """
     from mirage.lab.evaluation import pareto_plot
     from mirage.lab.evaluation.evaluation_document import (

@@ -1,3 +1,2 @@
 """Calibration of the simulator: what a log shows of its cluster, the settings to search, and the
-fidelity of a replay.
-"""
+cluster file fitted to the log."""

@@ -1,4 +1,4 @@
-"""Fit a cluster to a log: read from the log what it shows, and search for the other settings."""
+"""Fits a cluster to a log: reads what the log shows, and searches for the other settings."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +28,8 @@ from mirage.simulator.packing.workload import Workload
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import Params, SimJob
 
-"""Is called with the share of the work that is done, 0 to 1."""
 Score = Callable[[Mapping[str, int]], float]
+"""Scores a number for each setting, by name: higher is better."""
 
 _PER_LOG_HOUR = 0.2
 """The weight of the logarithm of the waits' mean difference, against their rank correlation. Chosen
@@ -48,7 +48,7 @@ _UNSCORED = -10.0
 
 
 class Search(Protocol):
-    """The signature of learn.tpe.search. This package imports no optimiser."""
+    """The signature of `optuna_search.search_settings`. This module does not import Optuna."""
 
     def __call__(
         self,
@@ -106,9 +106,10 @@ class Calibration:
     seen: LogFacts
     fitted: tuple[FittedSetting, ...]
     recipe: str
-    """Which of three numbers the inner hold-out preferred: best, middle, start."""
+    """The recipe that scored best on the inner hold-out: `best` (the best trial), `middle` (the
+    medians of the good trials) or `start` (the settings of the start)."""
     inner: dict[str, float | None]
-    """The score of each of the three on the inner hold-out."""
+    """The score of each recipe on the inner hold-out; None: it cannot be computed."""
     fitting: dict[str, Fidelity]
     """The fidelity of the start and of the calibrated file, on the weeks that were fitted on."""
     held_out: dict[str, Fidelity]
@@ -132,7 +133,8 @@ def calibrate_params(
     """Fit `start` to what the log shows of jobs that started before `plan.until`.
 
     The nodes of `start` stay, so that node types and partitions stay; fewer nodes are written as
-    drains. Later jobs are replayed only to judge. Raises InputError if there is too little to fit.
+    drains. Later jobs are replayed only to judge. `on_progress` is called with the share of the
+    work that is done, 0 to 1. Raises InputError if there is too little to fit.
     """
     _check_plan(replay, plan)
     starts_before = _simulate_starts(start, replay.workload.jobs)
@@ -267,7 +269,7 @@ def _check_plan(replay: Replay, plan: CalibrationPlan) -> None:
 
 
 class _Bench:
-    """Scores settings on the time before `plan.until`. It sees nothing later of the log."""
+    """Scores settings on the time before `plan.until`. It reads nothing of the log after that."""
 
     def __init__(
         self,
@@ -321,7 +323,11 @@ class _Bench:
 
 
 def _choose_recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
-    """Search on the early weeks, and judge on the late weeks how far to trust such a search."""
+    """Search on the early weeks, and score on the late weeks what each recipe makes of the search.
+
+    Return the best recipe and the score of each. A search may fit the noise of its weeks. Then the
+    late weeks prefer the medians of its good trials, or the settings of the start.
+    """
     plan = bench.plan
     trials = search(
         SEARCH_SETTINGS,

@@ -1,4 +1,4 @@
-"""A cluster file fitted to a log: what is fitted on, the file, and the document of the result."""
+"""Fits a cluster file to a log: reads the log, runs the calibration, writes file and document."""
 
 import re
 from collections.abc import Callable
@@ -40,8 +40,8 @@ class FittingRequest:
     trials: int
     seed: int
     instants: dict[str, int] = field(default_factory=dict)
-    """Those of `begin`, `until` and `end` of the plan that are given, in epoch seconds. The
-    others have defaults."""
+    """The user's values for `begin`, `until` and `end` of the plan, in epoch seconds. What is not
+    among them has a default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Infers a cluster from a log alone, unfitted: nodes over time, a limit, dependencies."""
+"""Infers a cluster from a log alone, without a search: nodes over time, a limit, dependencies."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class BusyBlock(NamedTuple):
     """The nodes of the widest waiting job. So many nodes may stand idle for that job."""
 
     def compare_level(self, level: float) -> int:
-        """1 above the level, -1 below it by more than a wide job explains, else 0."""
+        """Return 1 above the level, -1 below it by more than a wide job explains, else 0."""
         above = self.nodes > level + _SAME
         below = self.nodes + self.widest < level - _SAME
         return int(above) - int(below)
@@ -181,7 +181,7 @@ def _select_followers(rows: list[int], jobs: Sequence[SimJob], logged: LoggedOut
 
 
 def _sum_over(grid: Ints, begin: Ints, end: Ints, amount: Ints) -> Ints:
-    """The sum of amounts in [begin, end) at each point of the grid."""
+    """Sum the amounts of the jobs whose [begin, end) contains each point of the grid."""
     change = np.zeros(len(grid) + 1, np.int64)
     np.add.at(change, np.searchsorted(grid, begin), amount)
     np.add.at(change, np.searchsorted(grid, end), -amount)
@@ -201,7 +201,7 @@ def _mark_pressure(
 
 
 def _compute_widest(grid: Ints, submit: Ints, start: Ints, nodes: Ints) -> Ints:
-    """The most nodes that a waiting job asks for."""
+    """Return the most nodes that a waiting job asks for, at each point of the grid."""
     widest = np.zeros(len(grid), np.int64)
     first, last = np.searchsorted(grid, submit), np.searchsorted(grid, start)
     for row in np.flatnonzero(nodes > 1):
@@ -246,7 +246,7 @@ def _group_runs(blocks: list[BusyBlock]) -> list[list[BusyBlock]]:
 
 
 def _compute_height(run: list[BusyBlock]) -> int:
-    """The most nodes that were busy, without blocks in which jobs of drained nodes still ran."""
+    """Return the most busy nodes of a level, without blocks in which jobs of drained nodes ran."""
     nodes = [block.nodes for block in run]
     middle = float(np.median(nodes))
     return round(max(n for n in nodes if n <= middle + _SAME))

@@ -16,8 +16,8 @@ def search_settings(
     seed: int,
     first: Mapping[str, int],
 ) -> list[SearchTrial]:
-    """Search for the numbers with the highest score. Yields `trials` sets of numbers with their
-    scores; `first` is tried first.
+    """Search for the numbers with the highest score. Return the trials, of which `first` is the
+    first.
 
     The same seed gives the same trials. Raises InputError if Optuna is not installed.
     """

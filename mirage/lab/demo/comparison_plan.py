@@ -1,4 +1,4 @@
-"""What a rehearsal runs unless its caller wants something else: chains, load, baseline."""
+"""The plan of a comparison of policies, and its defaults: chains, load, baseline."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Hand-overs as counterfactual tables: made from a trace, kept in a file, judged against."""
+"""Hand-overs and chains played in forks of a replayed trace; `generation` writes episode tables."""

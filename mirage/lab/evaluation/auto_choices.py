@@ -1,4 +1,4 @@
-"""Counts who decided for `auto` in an evaluation's tables, and who could not be asked."""
+"""Counts which candidates decided for `auto` in an evaluation, and which it skipped, and why."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from mirage.policies.auto_policy import Choice
 
 
 class AutoChoiceCounter:
-    """Counts choices, one for each decision that was asked for."""
+    """Counts the choices of `auto`: one for each decision."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -33,7 +33,10 @@ def compute_figures(evaluation: Evaluation, overlap_price: float) -> Figures:
 def evaluate_constant_leads(
     tables: Sequence[EpisodeTable], startup_h: float
 ) -> list[tuple[float, float]]:
-    """Compute (overlap, interruption), mean hours, of each constant lead that all tables have."""
+    """Compute (overlap, interruption), mean hours, of each constant lead that all tables have.
+
+    Instants are counted back from the predecessor's end, since tables differ in their number.
+    """
     shortest = min(table.outcome_s.shape[1] for table in tables)
     points = []
     for steps_back in range(1, shortest + 1):

@@ -56,8 +56,7 @@ def _compress(hours: float) -> float:
 
 
 def check_plot_path(path: Path) -> None:
-    """Raises InputError if no plot can be written there. Called before the long work, not after
-    it."""
+    """Raise InputError if no plot can be written there. Call it before the long work."""
     if path.suffix.lower() != ".svg":
         raise InputError(f"{path}: a plot is a .svg file")
     check_writable(path)

@@ -1,4 +1,4 @@
-"""Policies judged on episode tables: what `mirage evaluate` and `mirage report shadow` both do."""
+"""Judges policies on episode tables, for `mirage evaluate` and `mirage report shadow`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,13 +28,14 @@ from mirage.policies.rules.lead_rules import Quantile
 from mirage.policies.rules.switch_price import SwitchQuantile
 
 SWITCH = SwitchQuantile.name
-"""The name of what a switch chain brings by the rule `quantile`, at its default price."""
+"""The name under which a switch chain is judged, by the rule `quantile` at its default price."""
 MOST_RETURNS = 2
-"""How often by default; that of chains, too (`slurm_plugin/mirage_wrapper/settings.py`)."""
+"""How often a link may give its nodes back by default. Chains have the same default
+(`slurm_plugin/mirage_wrapper/settings.py`)."""
 ORACLE = "oracle"
-"""The name of the best choice that could only be known afterwards. It is no policy."""
+"""The name of the best choice in hindsight. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)
-"""Names that are judged beside the service's policies."""
+"""Names that can be judged, although the service has no such policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of each policy in each table, and who decided for `auto`."""
+    """The hand-overs of each table as each policy played them, and the choices of `auto`."""
 
     tables: Sequence[EpisodeTable]
     startup_h: float
@@ -83,7 +84,10 @@ class Evaluation:
         return HandoverOutcomes.join_outcomes(parts)
 
     def compute_reactive_h(self, table_indices: Sequence[int] | None = None) -> Floats:
-        """The reactive interruption that load classes go by, hours: without the startup time."""
+        """Return the reactive interruption [E] in hours, which decides the load class.
+
+        It does not include the startup time.
+        """
         indices = range(len(self.tables)) if table_indices is None else table_indices
         tables = [self.tables[index] for index in indices]
         instants = [policy_runner.choose_reactive(table) for table in tables]
@@ -100,10 +104,9 @@ def load_judged_table(path: Path, output: StudyOutput) -> EpisodeTable:
 
 
 def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluation:
-    """Ask each policy over the tables; compute the oracle and the links' own plans if named.
+    """Play each named policy over the tables, also the oracle and the links' own plans if named.
 
-    Raises InputError where two tables share a hand-over, or a policy cannot be judged on one of
-    them.
+    Raises InputError if two tables share a hand-over, or if a policy cannot be judged on a table.
     """
     paths, tables, names = request.paths, request.tables, request.names
     policies = {name: get_policy(name, request.models) for name in names if name not in NO_POLICIES}
@@ -151,14 +154,15 @@ class _PolicyRunner:
         self._played_by_key: dict[tuple[str, int], PlayedHandovers] = {}
 
     def play_tables(self, name: str, policy: Policy | None) -> list[PlayedHandovers]:
-        """Return, for each table, what comes of the policy's choices.
+        """Play the policy over each table.
 
-        `policy` is None for `NO_POLICIES`, which are played without one of the service's.
+        `policy` is None for the names of `NO_POLICIES`.
         """
         if name == OWN_PLAN:
             return [self._play_own_plan(table) for table in self._tables]
         if name == SWITCH:
-            # Its predecessor ends for it, so it never overlaps and gives nothing back.
+            # The predecessor of a switch link ends for it. So no link holds idle nodes: nothing is
+            # given back, and max-overlap bounds nothing.
             terms = Terms(overlap_price=self._terms.overlap_price)
             return [self._play_policy(SwitchQuantile(), t, terms) for t in self._tables]
         if policy is None:
@@ -208,8 +212,8 @@ class _PolicyRunner:
 
 
 class _FallbackCounter:
-    """Wraps a policy, and counts how often it could not be asked. Its figures are then partly
-    those of a rule."""
+    """Wraps a policy, and counts the decisions in which its fall-back rule stood in for it. The
+    figures of such a policy are partly those of the rule."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.needs = policy, policy.name, policy.needs
@@ -232,8 +236,10 @@ class _FallbackCounter:
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """Raises InputError for a table with other features. A model without an observation would be
-    judged by its fall-back."""
+    """Raise InputError for a table with other features.
+
+    A model gets no observation from such a table, so its fall-back would be judged.
+    """
     for path, table in zip(paths, tables, strict=True):
         if table.metadata.features_fingerprint != spec.FINGERPRINT:
             raise InputError(
@@ -248,7 +254,7 @@ def _warn_if_trained_on(
     tables: Sequence[EpisodeTable],
     output: StudyOutput,
 ) -> None:
-    """Warn of tables with weeks that a model was trained on. Its figures there are too good."""
+    """Warn of tables whose weeks a model was trained on: its figures there are too good."""
     for path, table in zip(paths, tables, strict=True):
         for policy in policies:
             if isinstance(policy, ModelPolicy) and _has_learned_from(policy, table):

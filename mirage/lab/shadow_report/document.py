@@ -1,4 +1,4 @@
-"""The shadow report as one document: what its JSON, its terminal tables and its page all show."""
+"""The shadow report as one document, which the JSON, the terminal tables and the page all show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -128,7 +128,7 @@ def _build_group(
     masks = build_class_masks(evaluation.compute_reactive_h(group.places))
     auto_handovers = handovers[AUTO]
     policies = evaluate_policies(handovers, masks, overlap_price)
-    # The report's price is of overlap that holds nodes, and a switch chain's holds none.
+    # The report's price is that of nodes held by overlap, and a switch chain holds none.
     for of_class in policies[SWITCH]:
         policies[SWITCH][of_class] |= dict.fromkeys(_PRICED)
     return {

@@ -29,7 +29,7 @@ OWN = "new user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """The options."""
+    """The options of `mirage report shadow` that choose pairs, as the user wrote them."""
 
     since: str
     until: str | None
@@ -46,7 +46,7 @@ class HandoverPair:
     settings: PairSettings
     user_class: str
     reason: str
-    """Where its size, time limit and user come from."""
+    """The origin of its size, time limit and user, as the report words it."""
 
     @property
     def name(self) -> str:
@@ -72,8 +72,7 @@ class ReportWindow:
 def compute_window(
     jobs: Sequence[SimJob], options: ReportOptions, limit_s: int = 0
 ) -> ReportWindow:
-    """Compute the window. Days at the ends of a log are left out, since the log does not tell
-    enough of them.
+    """Compute the window of the start points. Days at the ends of a log are left out.
 
     The first six days lack the jobs that ran before. The last two time limits lack the jobs that
     came after.
@@ -89,8 +88,10 @@ def compute_window(
 
 
 def check_window(jobs: Sequence[SimJob], options: ReportOptions) -> None:
-    """Raises InputError if the options ask for days that the log does not have. That is a typing
-    error, not a site with too little history."""
+    """Raise InputError if the options ask for days that the log does not have.
+
+    That is a typing error. A site with too little history gets a report that says so.
+    """
     first, last = jobs[0].submit, jobs[-1].submit
     until = last if options.until is None else parse_instant(options.until, "--until")
     since = parse_since(options.since, until)

@@ -1,4 +1,4 @@
-"""The shadow report from a log: its pairs chosen, a table made of each, policies judged on them."""
+"""Makes the shadow report of a log: chooses pairs, makes a table of each, judges policies."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -85,7 +85,8 @@ def build_report(study: ShadowStudy, options: ReportOptions, output: StudyOutput
 
 
 def _count_rows(trace_replay: replay.Replay) -> Document:
-    """Count the log's rows by what became of them. Only numbers are kept: jobs are personal."""
+    """Count the log's rows: replayed, refused, skipped, assumed. Jobs are personal data, so the
+    report has only numbers."""
     return {
         "read": trace_replay.read,
         "replayed": len(trace_replay.workload),
@@ -148,8 +149,8 @@ def _compare_waits(
 ) -> Mapping[str, LogWaits]:
     """Replay the log, and compare the mean waits of each of the pairs' partitions.
 
-    The report's figures come from the replay. Where that waits for other spans than the site's jobs
-    did, they say nothing of the site. A partition is left out if none of its jobs can be compared.
+    The report's figures come from the replay. If the replay's waits differ from those of the log,
+    the figures say nothing of the site. A partition without a job to compare is left out.
     """
     since: dict[str, int] = {}
     for pair in pairs:
@@ -178,5 +179,6 @@ def _compare_waits(
 
 
 def _mask_prompt_jobs(trace_replay: Replay) -> Flags:
-    """The jobs that no dependency, hold or begin time kept waiting, as far as the log tells."""
+    """Mask [J] the jobs that no dependency, hold or begin time kept waiting, as far as the log
+    tells."""
     return trace_replay.logged.eligible - trace_replay.workload.submit <= MINUTE_S

@@ -1,1 +1,2 @@
-"""A log replayed on a simulated cluster, and a cluster file fitted to a log."""
+"""A log replayed on a simulated cluster: the waits compared with the log's, and chains played among
+its jobs."""

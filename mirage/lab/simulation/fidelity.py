@@ -1,4 +1,4 @@
-"""Measures how near a replay's waits are to those that the log has."""
+"""Measures how near the waits of a replay are to those of its log."""
 
 from dataclasses import dataclass
 
@@ -69,14 +69,14 @@ class Fidelity:
 
 
 def choose_window(submit: Ints, logged: LoggedOutcomes) -> Window:
-    """All submissions from `RAMP_UP_S` after the first logged start on."""
+    """Choose all submissions from `RAMP_UP_S` after the first logged start on."""
     started = logged.start[logged.start >= 0]
     begin = int(started.min()) if len(started) else int(submit.min(initial=0))
     return Window(begin=begin + RAMP_UP_S, end=int(submit.max(initial=0)) + 1)
 
 
 def mask_judged_jobs(submit: Ints, start: Ints, logged: LoggedOutcomes, window: Window) -> Flags:
-    """The rows that count: started in both, not suspect, submitted in the window."""
+    """Mask [J] the jobs that are judged: submitted in the window, started in both, not suspect."""
     return (start >= 0) & (logged.start >= 0) & ~logged.suspect & window.mask_submissions(submit)
 
 
@@ -108,7 +108,7 @@ def _count_late(submit: Ints, eligible: Ints) -> int | None:
 
 
 def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, ...]:
-    """Mean waits by week of submission, for weeks that have jobs."""
+    """Compute the mean waits by week of submission, for weeks that have jobs."""
     week_begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
     weeks, week_of, jobs = np.unique(week_begins, return_inverse=True, return_counts=True)
     log_sum = np.bincount(week_of, log_h, len(weeks))
@@ -125,7 +125,7 @@ def summarize_weeks(submit: Ints, log_h: Floats, sim_h: Floats) -> tuple[Week, .
 
 
 def rank_values(values: Floats) -> Floats:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Return the ranks [J] from 1; equal values share the mean of their ranks."""
     _, value_of, counts = np.unique(values, return_inverse=True, return_counts=True)
     last_rank = np.cumsum(counts)
     ranks: Floats = (last_rank - (counts - 1) / 2)[value_of]
@@ -133,7 +133,7 @@ def rank_values(values: Floats) -> Floats:
 
 
 def compute_correlation(a: Floats, b: Floats) -> float | None:
-    """Pearson's; None for fewer than two points, or where one side does not vary."""
+    """Compute Pearson's correlation; None for fewer than two points, or if one side is constant."""
     if len(a) < _LEAST or not np.ptp(a) or not np.ptp(b):
         return None
     return float(np.corrcoef(a, b)[0, 1])

@@ -15,9 +15,10 @@ _NAMED = 5
 
 
 def choose_judged_window(replay: Replay, begin: int | None, until: int | None) -> Window:
-    """Choose the submissions that are judged, in epoch seconds; None: as the log suggests.
+    """Choose the window of the judged submissions.
 
-    Raises InputError where a given instant leaves none.
+    `begin` and `until` are epoch seconds. Where one is None, `fidelity.choose_window` chooses that
+    end. Raises InputError if one of them is set and the window is empty.
     """
     suggested = choose_window(replay.workload.submit, replay.logged)
     window = Window(
@@ -52,7 +53,8 @@ def summarize_rows(replay: Replay) -> dict[str, Any]:
 
 
 def count_rows_by_reason(replay: Replay) -> dict[str, dict[str, dict[str, Any]]]:
-    """Count the rows that are not replayed as they stand, by kind and reason; some are named."""
+    """Count the rows that are not replayed exactly as logged, by kind and reason. The first rows of
+    each reason are named."""
     kinds = {"refused": replay.refused, "skipped": replay.skipped, "assumed": replay.assumed}
     return {
         kind: {

@@ -1,4 +1,4 @@
-"""How long a chain needs until its work is done, under each policy, among the jobs of a log."""
+"""Measures how long a chain takes to finish its work under each policy, among the jobs of a log."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -49,9 +49,9 @@ class FinishFigures:
     interrupted_h: float
     """Hours in which no link ran, between two links."""
     node_hours: float
-    """What the links ran for."""
+    """Node-hours of all links."""
     idle_node_hours: float
-    """The part in which a link was there beside its predecessor, or gave its nodes back."""
+    """The part in which a link ran beside its predecessor, or gave its nodes back."""
     returns: float
     """How often a link gave its nodes back."""
     links: float
@@ -68,8 +68,11 @@ class FinishReport:
 
 
 def choose_submissions(replay: Replay, work: Work, window: Window) -> Window:
-    """Return the part of the window in which a chain can be submitted: it ends as long before the
-    log's last submission as a chain takes at least. Raises InputError if nothing is left."""
+    """Return the part of the window in which a chain can be submitted.
+
+    A chain submitted later could not finish before the log's last submission. Raises InputError if
+    nothing is left of the window.
+    """
     least_s = count_links(work) * work.startup_s + work.work_s
     last = int(replay.workload.submit.max())
     until = min(window.end, last - least_s)
@@ -94,11 +97,11 @@ def count_links(work: Work) -> int:
 def find_planners(
     names: Iterable[str], models: Path, plan: FinishPlan, cluster: str, output: StudyOutput
 ) -> dict[str, Planner]:
-    """Find who releases the links, by name: a policy, or the links by themselves without a service.
+    """Find the planner of each name: a policy, or OWN_PLAN for links that plan without a service.
 
-    `models`: the folder of models. Warns of a model that has learned from the weeks that are
-    played; `auto` does without it. Raises InputError for an unknown name, UnfitModel
-    for a model that cannot be used.
+    `models`: the folder of models. Warns of a model that was trained on the weeks that are played;
+    `auto` leaves such a model out. Raises InputError for an unknown name, UnfitModel for a model
+    that cannot be used.
     """
     return {name: _find_planner(name, models, plan, cluster, output) for name in names}
 
@@ -192,9 +195,11 @@ def _needs_memory(planner: Planner) -> bool:
 
 
 def _bound_run(run: WorkRun, work: Work) -> WorkRun:
-    """Return the chain from the same first start on without an interruption and without idling.
+    """Return the fastest chain from the same first start on: each link starts as its predecessor
+    ends.
 
-    Links of other styles than sequential start up beside their predecessors.
+    Links of other styles than sequential start up beside their predecessors. Only that time is
+    idle.
     """
     links = count_links(work)
     first_start = run.first_start or run.submitted

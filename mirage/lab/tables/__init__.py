@@ -1,2 +1,1 @@
-"""Episode tables as people ask for them: the pair, the plan, the twin's forecasts, and the
-report."""
+"""Episode tables as the commands make them: options of the pair, plan, twin's forecasts, report."""

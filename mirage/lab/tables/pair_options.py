@@ -25,9 +25,11 @@ def build_pair_settings(
     since: str | None,
     until: str | None,
 ) -> PairSettings:
-    """Return the settings of the pairs; if neither end is given, they cover the whole trace.
+    """Build the settings of the pairs from options.
 
-    Raises InputError for words that have no meaning.
+    `jobs` are those of the trace, by submission. Without `since` the start points begin LEAD_IN_S
+    after its first submission; without `until` they end two time limits before its last one. Raises
+    InputError for an option that cannot be parsed or lies outside the trace.
     """
     limit_s = parse_duration_s(time_limit, "--time-limit")
     first, last = jobs[0].submit, jobs[-1].submit
@@ -51,8 +53,10 @@ def build_pair_settings(
 
 
 def choose_account(jobs: Sequence[SimJob], user: str, account: str) -> str:
-    """Return the given account, else the account of the user. Raises InputError if the account
-    is not the user's."""
+    """Return `account` if it is not empty, else the account of the user.
+
+    Raises InputError if the account is not the user's.
+    """
     if account:
         check_account(jobs, user, account)
     return account or (find_account(jobs, user) if user else "")

@@ -26,8 +26,7 @@ def build_plan(
     load: float = 1.0,
     timezone: str = "",
 ) -> TablePlan:
-    """Build the plan. `jobs`: the jobs of the trace at that load, its local times read in that
-    zone."""
+    """Build the plan. `jobs`: the jobs of the trace, scaled to `load` and read in `timezone`."""
     metadata = describe_table(
         params,
         settings,

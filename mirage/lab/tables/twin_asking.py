@@ -1,4 +1,4 @@
-"""Asks the twin for a table that lacks its forecasts: the trace is found and replayed."""
+"""Adds the twin's forecasts to a table that lacks them: finds the table's trace and replays it."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -141,7 +141,7 @@ class _TwinBlockMaker:
 
 
 class _HistoryListener:
-    """Moves a world forward and tells the history what happens to the trace's jobs."""
+    """Moves a world forward, and records in the history what happens to the trace's jobs."""
 
     def __init__(self, jobs: Mapping[int, SimJob], history: SubmissionHistory) -> None:
         self.history = history

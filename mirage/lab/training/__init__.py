@@ -1,1 +1,1 @@
-"""Learning to decide. Needs the extra `train`; the service never loads it."""
+"""Training of policies. It needs the extra `train`; the service never loads it."""

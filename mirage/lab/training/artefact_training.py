@@ -58,8 +58,10 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
 
 
 def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """Raises InputError for chains without a table at the trace's own load. A model may decide
-    only for chains that it was judged on, and it is judged at that load."""
+    """Raise InputError for chains without a table at the trace's own load.
+
+    A model may decide only for chains that it was judged on, and it is judged at that load.
+    """
     logged_keys = {_build_chain_key(table) for table in tables if table.metadata.has_logged_load}
     for path, table in zip(paths, tables, strict=True):
         if _build_chain_key(table) not in logged_keys:

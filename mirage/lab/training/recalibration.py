@@ -16,11 +16,12 @@ from mirage.policies.models.tree_model import TreeModel
 def recalibrate_forecast(
     model: str, find_models: Callable[[], Path], paths: Sequence[Path], out: Path
 ) -> int:
-    """Save a copy of a model in the folder `out`, and give the number of hand-overs it goes by.
+    """Save a copy of a model with an adjusted forecast in the folder `out`.
 
-    `find_models` gives the folder of models, once the packages for training are known to be there.
-    `paths`: of episode tables that the model has not seen. Raises InputError where the packages are
-    missing, the model has no forecast, or the tables are seen or too few.
+    `find_models` returns the folder of models. It is called only if the packages for training are
+    installed. `paths`: files of episode tables that the model was not trained on. Returns the
+    number of hand-overs that the adjustment was computed from. Raises InputError if packages are
+    missing, the model has no forecast, or the tables are too few or overlap the training data.
     """
     try:
         from mirage.lab.training.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra

@@ -23,7 +23,7 @@ _POSITIVE = frozenset(
 
 @cache
 def load_defaults() -> Mapping[str, Hyperparameters]:
-    """Load the defaults by table: settings.toml beside this file says what each number is."""
+    """Load the defaults by table. settings.toml beside this file describes each number."""
     return tomllib.loads(files("mirage.lab.training").joinpath("settings.toml").read_text("utf-8"))
 
 

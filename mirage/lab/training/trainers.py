@@ -153,7 +153,7 @@ class AgentTrainer:
         init: Path | None = None,
         twin: bool = False,
     ) -> None:
-        """`twin`: as for trees; `init` must have been trained in the same way.
+        """`twin`: whether to learn from the twin's forecasts. The agent `init` must agree in that.
 
         Raises InputError if the packages are missing, or the settings or `init` do not fit.
         """

@@ -34,7 +34,7 @@ def _format_comment(mark: Mark) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChainUser:
-    """Holds what a chain's link knows: the length of the chain, and its own job."""
+    """A chain as its links know it: the number of links, and the request of each."""
 
     links: int
     job: SimJob
@@ -288,7 +288,7 @@ class SimulatedCluster:
         self._running_records.pop(job_id, None)
         if record is not None and record.state is JobState.RUNNING:
             self._end_chain(record)
-        # The simulator knows ended jobs from what it told only.
+        # The simulator keeps the record of an ended job only once its event was fetched.
         self._process_events(self.simulator.advance(self.read_clock()))
 
     def _check_owner(
@@ -308,7 +308,7 @@ class SimulatedCluster:
         self.simulator.set_dependencies(standby, conditions.dependencies, any_of=any_of)
 
     def _clear_node_list(self, standby: JobId, *, force: bool) -> None:
-        """A node list that Mirage did not set is the user's own, and stays."""
+        """Clear the node list if `force`, or if Mirage set it. A user's own node list stays."""
         if force or standby in self._pinned:
             self.simulator.set_node_list(standby, ())
             self._pinned.discard(standby)
@@ -365,5 +365,5 @@ class SimulatedCluster:
         if record.dependencies:
             return "Dependency"
         begin = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
-        # The simulator leaves out of a record what can no longer be met.
+        # A record has no dependency that can no longer be met.
         return "BeginTime" if self.read_clock() < begin else "DependencyNeverSatisfied"

@@ -1,7 +1,7 @@
 """Chains in a full replay: links that follow each other among the jobs of a log, many at once.
 
-Tables and pairs assume one hand-over on a cluster that does not notice it. Here every chain's links
-stand in the very queue that the others' jobs wait in, so what chains cost others can be measured.
+An episode table assumes that the cluster does not notice its one hand-over. Here the links of all
+chains wait in one queue with the jobs of the log. So the replay shows what chains cost other users.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,21 +37,21 @@ class ChainSlot:
 
 @dataclass(slots=True, kw_only=True)
 class LinkRun:
-    """A link's life: it was submitted as the standby of the link before, but for the first."""
+    """One link of a chain. Each but the first is submitted as the standby of the link before."""
 
     slot: int
     chain: int
     link: int
     job_id: int
     standby: Standby | None = None
-    """Its hand-over: how it stood behind the link before it."""
+    """The link as a standby of the link before it; None for the first link."""
     start: int | None = None
     end: int | None = None
 
 
 @dataclass(slots=True)
 class ChainReplay:
-    """A log and chains on one simulated cluster. `run` does it."""
+    """A log and chains on one simulated cluster. `run` replays them."""
 
     params: Params
     workload: Workload

@@ -1,4 +1,4 @@
-"""The waits of a log's jobs in a replay, as policies are shown them."""
+"""The waits of a log's jobs in a replay, in the form that a policy's view has."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,8 @@
 """A standby in a simulated world, and the moves that a policy makes with it.
 
-The table of an episode knows one move, held to free. Here the simulator goes on, so a policy may
-move the standby there and back between its three positions, and see what Slurm plans for it.
+An episode table has the outcome of one move only, from held to free. Here the simulator runs on
+after a move. So a policy may move the standby between its three positions as often as it likes, and
+its view has the start that Slurm plans for a pinned standby.
 """
 
 from collections.abc import Callable
@@ -48,31 +49,32 @@ class Standby:
     predecessor: int
     job_id: int
     job: SimJob
-    """What each job of the link asks for, as its predecessor did."""
+    """The request of each job of the link, which is also the predecessor's."""
     node_list: tuple[int, ...]
     """The predecessor's nodes."""
     end: int
     """The predecessor's end by its time limit, epoch seconds."""
     overlap_price: float = OVERLAP_PRICE
     max_overlap_s: int | None = None
-    """How early it may start, which bounds its release; None: nothing bounds it."""
+    """The most seconds by which it may start before its predecessor's end. They bound its release.
+    None: nothing bounds it."""
     allow_pin: bool = True
     returns: int = 0
     """How often it may still give its nodes back."""
     floor_reached_at: int | None = None
-    """As in `PolicyView`: set where its predecessor ends for it."""
+    """As in `PolicyView`: set for a switch chain, whose predecessor ends for the standby."""
     counts_no_wait: bool = False
     """As in `PolicyView`."""
     view_completer: ViewCompleter | None = None
-    """What models and the twin are shown; None: only rules are asked."""
+    """Adds what models and the twin need to the view; None: only rules are asked."""
     position: Position = Position.HELD
     touches: int = 0
-    """The number of moves that Slurm was told."""
+    """The number of moves."""
     forecast: Forecast | None = None
-    """That of its release, where the policy had one."""
+    """The policy's forecast at the release; None: the policy had none."""
 
     def build_view(self, sim: Simulator, jobs: Waits) -> PolicyView:
-        """Build the view that a policy is shown now; the queue is left empty."""
+        """Build the view of this instant for a policy; its queue is left empty."""
         pinned = self.position is Position.PINNED
         partition = get_partition_number(sim.params, self.job.partition)
         return PolicyView(
@@ -112,25 +114,25 @@ class Standby:
         view = self.build_view(sim, jobs)
         decision = policy.decide_outright(view)
         if decision is None:
-            # One that is free already waits for nodes, and for no decision.
+            # A free standby waits for nodes, not for a decision.
             if self.view_completer is not None and self.position is not Position.FREE:
                 view = self.view_completer.complete_view(view, sim)
             decision = policy.decide(view)
         return bound_overlap(decision, view)
 
     def run_until_started(self, sim: Simulator, until: int) -> int | None:
-        """Advance until it starts, at most to `until`; return its start."""
+        """Advance until the standby starts, at most to `until`. Return its start, or None."""
         if self.view_completer is None:
             return sim.run_until_started(self.job_id, until)
         return self.view_completer.memory.follow_until_started(sim, self.job_id, until)
 
     def give_back(self, sim: Simulator, release_at: int | None) -> int | None:
-        """Let another job of the link stand, and this one, which has just started, end.
+        """End the link's job, which has just started, after submitting another job in its place.
 
-        `release_at`: the instant at which Slurm releases the new job, rounded up to whole minutes
-        after the predecessor's start; None: at that one's end. The nodes are free again after
-        BACK_S. Returns the start of the new job, if it has come by then. Raises ClusterRefused if
-        the new job may not be submitted: then nothing has changed.
+        Slurm releases the new job at `release_at`, rounded up to whole minutes after the
+        predecessor's start; None: at the predecessor's end. The nodes are free again after BACK_S.
+        Returns the start of the new job if it has started by then, else None. Raises ClusterRefused
+        if the new job may not be submitted: then nothing has changed.
         """
         after = build_afterany(self.predecessor)
         job = replace(self.job, dependencies=after)
@@ -150,7 +152,7 @@ class Standby:
         return start
 
     def move_to(self, sim: Simulator, position: Position) -> None:
-        """Move the standby. Slurm is told nothing if the standby is already there."""
+        """Move the standby. Nothing happens if it is already in that position."""
         if position is self.position:
             return
         self.touches += 1

@@ -1,10 +1,9 @@
-"""One chain on a simulated cluster, link after link, until its work is done.
+"""Plays one chain on a simulated cluster, link after link, until its work is done.
 
 A sequential link that starts before its predecessor's end holds its nodes idle until then, or gives
-them back and is released again. A link of style `wait` starts up meanwhile, and holds them. One of
-style `switch` starts up too, and its predecessor then ends for it. A link that starts earlier than
-max-overlap allows leaves, as links do. The chain is alone with the log's jobs, which do not notice
-how it is moved.
+them back and is released again. A link of style `wait` starts up meanwhile, and holds its nodes. A
+link of style `switch` starts up too, and its predecessor then ends for it. A link that starts
+earlier than max-overlap allows is sent back, as on a real cluster. There is no other chain.
 """
 
 from dataclasses import dataclass, replace
@@ -36,14 +35,14 @@ class Work:
     """The work of a chain, and the links that do it."""
 
     link: SimJob
-    """What each link asks for. It runs to its time limit, or until the work is done."""
+    """The request of each link. A link runs to its time limit, or until the work is done."""
     work_s: int
     """Seconds of work in all."""
     startup_s: int = 0
     """Seconds that each link needs until it works."""
     overlap_price: float | None = OVERLAP_PRICE
-    """Hours of interruption that an hour of idle nodes costs, as policies are told. None: the price
-    that a switch chain has by default."""
+    """Hours of interruption that an hour of idle nodes costs, as the policy's view has it. None:
+    the default price of a switch chain."""
     most_returns: int = 0
     """How often a link may give its nodes back, where its style is sequential."""
     style: Style = Style.SEQUENTIAL
@@ -52,17 +51,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
-    """Who releases a chain's links."""
+    """The policy that releases a chain's links: the service's, or the links' own rule."""
 
     policy: Policy
     by_links: bool = False
-    """Each link plans the next one's release by itself, by this rule, and no service is there."""
+    """Whether each link plans the release of the next by this policy, as it does without a
+    service."""
     may_pin: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class WorkRun:
-    """What came of a chain. Instants are epoch seconds; the other numbers are sums over its links,
+    """The result of a chain. Instants are epoch seconds; the other numbers are sums over its links,
     in seconds."""
 
     submitted: int
@@ -74,8 +74,7 @@ class WorkRun:
     ran_s: int = 0
     """From each link's start to its end."""
     idle_s: int = 0
-    """The part of `ran_s` in which a link was there beside its predecessor, or gave its nodes
-    back."""
+    """The part of `ran_s` in which a link ran beside its predecessor, or gave its nodes back."""
     returns: int = 0
     interrupted_s: int = 0
     """Between a link's end and the start of the next one."""
@@ -202,10 +201,10 @@ class _Chain:
         return handover.successor_start if handover.successor_start < self._at_most else None
 
     def _choose_lead(self, standby: Standby, start: int) -> int | None:
-        """Return how long before its predecessor's end a link that began early is released again.
+        """Return the lead in seconds with which a link that started early is released again.
 
-        None: it keeps its nodes. Beyond max-overlap it goes whatever the rule says. 0: it has no
-        return left, and stands as it did first.
+        None: the link keeps its nodes. 0: it has no return left and is too early for max-overlap.
+        It is sent back, and the policy decides its release anew.
         """
         left_s, record = standby.end - start, self._sim.find(standby.job_id)
         max_overlap_s = left_s if standby.max_overlap_s is None else standby.max_overlap_s
@@ -223,7 +222,10 @@ class _Chain:
         return bound_new_lead(lead_s, left_s, start - release, max_overlap_s)
 
     def _follow_plan(self, standby: Standby, policy: Policy, release_at: int) -> int | None:
-        """Go on to the release that is planned; a service forecasts the wait then."""
+        """Advance to the planned release, where the policy forecasts the wait, and on to the start.
+
+        Return the start; None: the link has not started by `at_most`.
+        """
         start = standby.run_until_started(self._sim, release_at)
         if start is None:
             waits = self._log.collect_waits(self._sim.start)
@@ -258,7 +260,7 @@ class _Chain:
     def _build_view_completer(
         self, memory: WorldMemory, standby: Standby, submitted: int, start: int
     ) -> ViewCompleter:
-        """Build what models see; `submitted` and `start` are the predecessor's."""
+        """Build the completer of the views; `submitted` and `start` are the predecessor's."""
         link = self._link
         return ViewCompleter(
             memory=memory,
@@ -281,7 +283,8 @@ class _Chain:
         )
 
     def _get_price(self) -> float:
-        """Return the chain's price; a switch chain's own one goes by its start-up and the waits."""
+        """Return the chain's price. The default price of a switch chain follows from its start-up
+        and the waits."""
         work, link = self._work, self._link
         if work.overlap_price is not None:
             return work.overlap_price

@@ -1,6 +1,6 @@
-"""The past of a simulated world, from which models and the twin are shown a hand-over.
+"""The past of a simulated world, from which observations and the twin's forecasts are computed.
 
-Rules need none of it, and a world without it moves several times faster.
+Rules need no past, and a world that records none runs several times faster.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from mirage.twin.table_forecasts import compute_question_step
 
 
 class WorldMemory:
-    """What observations and the twin's futures are made of, fed by one world and forked with it."""
+    """The source of observations and of the twin's futures. It follows one world, and is forked
+    with that world."""
 
     def __init__(self, jobs: Mapping[int, SimJob], since: int) -> None:
         """`jobs`: the trace's, by id. All of them are submitted after `since`, epoch seconds."""
@@ -37,7 +38,7 @@ class WorldMemory:
         return copy
 
     def follow_world(self, world: Simulator, until: int) -> None:
-        """Advance the world, and remember what happens."""
+        """Advance the world, and record its events."""
         since = world.now
         events = world.advance(until)
         self.past.record_events(world, events, since)
@@ -54,14 +55,13 @@ class WorldMemory:
 
 @dataclass(slots=True, kw_only=True)
 class ViewCompleter:
-    """What a policy is shown of one hand-over beyond its times, gathered at each look."""
+    """Completes the views of one hand-over with observations and the twin's forecasts."""
 
     memory: WorldMemory
     link: HandoverInput
     needs: Needs
     max_views: int
-    """As many looks at the hand-over there are at most; the twin's questions are spread over
-    them."""
+    """The most views of the hand-over. The twin's questions are spread over them."""
     twin: Twin = field(default_factory=Twin)
     _observations: list[Observation] = field(default_factory=list)
     _twin_s: NDArray[np.int32] | None = None

@@ -1,9 +1,8 @@
-"""Making episodes: the trace is replayed once, and every question is asked of a fork of it.
+"""Builds episodes: the trace is replayed once, and each outcome comes from a fork of the replay.
 
-What an instant's rows mean is said in docs/reference/episodes.md; in short: the observation is
-the state
-after all that happens at the instant, and the successor becomes eligible right then. At the
-predecessor's end it is Slurm that lets it go, within that instant and before its passes.
+docs/reference/episodes.md defines the rows. In short: the observation is the state after all events
+of the instant, and the successor becomes eligible at that instant. At the predecessor's end Slurm
+itself releases the successor, within that instant and before its scheduling passes.
 """
 
 import json
@@ -155,7 +154,7 @@ def describe_table(
     versions: dict[str, str] | None = None,
 ) -> TableMetadata:
     """Return the description that a table carries of itself."""
-    # Without a release as tables were before there were any, so that they are of one cluster.
+    # An empty release is left out: older tables lack it, and both must count as one cluster.
     cluster = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
     return TableMetadata(
         trace=trace,

@@ -15,7 +15,7 @@ StartedJob = tuple[int, int, int, int]
 
 
 class EventHistory:
-    """The memory that observations are made from, and the waits that rules are shown."""
+    """The statistics that observations are computed from, and the waits that a rule's view has."""
 
     def __init__(
         self, jobs: Mapping[int, SimJob], other_partitions: frozenset[str] = frozenset()

@@ -15,14 +15,14 @@ PointsCallback = Callable[[int], None]
 
 
 class BlockMaker(Protocol):
-    """One process's replay: asked in the order of time."""
+    """The replay of one process. It makes blocks in the order of time."""
 
     def make_block(self, path: Path, points: range) -> int:
         """Write the block, whole or not at all, and return its number of start points."""
 
 
 MakerFactory = Callable[[], BlockMaker]
-"""Makes a block maker. It can be sent to another process."""
+"""Creates a block maker. It is pickled, since it is sent to other processes."""
 
 
 def make_blocks(

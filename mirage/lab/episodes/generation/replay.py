@@ -17,7 +17,7 @@ PATIENCE_S = 366 * 86400
 
 
 class ReplayListener(Protocol):
-    """Moves a world forward and takes in what happens."""
+    """Advances a world and records its events."""
 
     def follow_world(self, world: Simulator, until: int) -> None: ...
     def fork(self) -> Self: ...

@@ -44,10 +44,10 @@ def list_busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
 def find_representative_pair(
     jobs: Iterable[SimJob], params: Params, partition: str
 ) -> RepresentativePair | None:
-    """Find the request that most node-hours of the partition's long jobs have.
+    """Find the time limit, and the widths, that have most node-hours of the partition's long jobs.
 
-    None if the partition had no long job. Long is half of the longest limit in use, or of MaxTime
-    if that is less.
+    A job is long if it asks for half of the longest limit in use, or of MaxTime if that is less.
+    None if the partition had no long job.
     """
     pair_partition = _find_partition(params, partition)
     partition_jobs = [
@@ -122,7 +122,7 @@ def _find_longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
 
 
 def _compute_node_hours(job: SimJob) -> float:
-    """Compute the node-hours of a job; None if its user cancels it before it starts."""
+    """Compute the node-hours of a job; 0 if its user cancels it before it starts."""
     if job.cancel_at is not None:
         return 0.0
     return job.nodes * min(job.run_s, job.time_limit_s) / HOUR_S

@@ -83,7 +83,7 @@ def build_table(
 
 
 def count_kept_points(plan: TablePlan, out: Path) -> int:
-    """Start points that an interrupted command has left for the next one."""
+    """Count the start points of the blocks that an interrupted command has kept."""
     return _count_points(plan) - sum(map(len, _list_missing_blocks(plan, out).values()))
 
 
@@ -137,7 +137,7 @@ def _is_whole_block(path: Path, points: range, plan: TablePlan) -> bool:
 
 
 class _TableBlockMaker:
-    """One process's replay."""
+    """The replay of one process."""
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan

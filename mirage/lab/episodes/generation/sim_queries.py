@@ -1,4 +1,4 @@
-"""Quick looks at a simulated queue, which copy no live job's record."""
+"""Fast queries of a simulated queue: they read its arrays and copy no job's record."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from mirage.simulator.simulator import Simulator
 
 
 def list_rivals(sim: Simulator, nodes: int, partition: int) -> NDArray[np.int64]:
-    """Ids of the partition's eligible pending jobs that ask for at most `nodes`."""
+    """List the ids of the partition's eligible pending jobs that ask for at most `nodes`."""
     state = sim.arena.state
     live = get_section(state, layout.LIVE).reshape(-1, layout.RECORD)
     slots = get_section(state, layout.QUEUE_SLOT)[_list_queue_places(state)]

@@ -29,8 +29,8 @@ class NetInput:
     """The inputs of a network at each of N instants."""
 
     now: Tensor
-    """[N, F], on the scale of `features.observation.spec`. The twin's forecast, if there is one,
-    comes last."""
+    """[N, F], on the scale of `observation.spec`. The twin's forecast, if there is one, comes
+    last."""
     past: Tensor
     """[N, K, F]: means over parts of the run so far, the newest last; K may be 0. F is smaller than
     in `now` by the twin's numbers, since the past has none."""
@@ -222,6 +222,8 @@ ENCODERS: Mapping[str, Callable[..., Mlp | Moe | Transformer]] = {
 }
 
 
+# The names of a module's parts are the keys of a saved agent's weights (`Net.told` gives
+# "told.weight"). Renaming one makes every agent that sites have trained unreadable for `--init`.
 class Net(nn.Module):
     """An encoder and its heads.
 
@@ -290,7 +292,7 @@ class Net(nn.Module):
 
     def _prepare_input(self, net_input: NetInput) -> NetInput:
         now, past = self.scaled(net_input.now), self.scaled(net_input.past)
-        # The twin's past forecasts are not kept: 0, the mean, stands for them.
+        # Past forecasts of the twin are not kept. Their place gets 0, the mean of a scaled input.
         past = functional.pad(past, (0, now.shape[-1] - past.shape[-1]))
         if self.training and self.blind:
             keep_mask = torch.rand_like(now) >= self.blind

@@ -1,4 +1,5 @@
-"""Trains an agent from tables alone. Their outcomes are exact, so nothing has to be tried out.
+"""Trains an agent from tables alone. A table has the outcome of a release at every instant, so the
+agent needs no trials.
 
 The warm epochs learn the result of freeing: late or not, and the wait. Later epochs also learn both
 values. The value of freeing is regressed on its outcome. The value of holding is regressed on the

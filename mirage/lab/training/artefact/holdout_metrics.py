@@ -1,7 +1,7 @@
-"""Measures a model and the rules on weeks that the model had not seen, for its card.
+"""Measures a model and the rules on weeks that the model was not trained on, for its card.
 
-`policy.auto.auto_policy` chooses by these figures before a site has results of its own;
-`policy.results.card_results` reads them.
+`policies.auto_policy` chooses by these figures before a site has results of its own;
+`policies.results.card_results` reads them.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ from mirage.policies.results.comparison import Results
 
 
 class HoldoutMetrics:
-    """Gathers what the model chose on each window; then asks the rules about the same hand-overs.
+    """Gathers the model's choices in each window, then runs the rules on the same hand-overs.
 
-    The rules decide as often as the model does, `every`-th instant, at the same prices.
+    The rules decide at the same instants as the model, each `every`-th, and at the same prices.
     """
 
     def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
@@ -43,20 +43,23 @@ class HoldoutMetrics:
         self._no_instants = np.full(len(rows), -1, dtype=np.int64)
 
     def __call__(self, window: Flags, price: float, instants: Ints) -> None:
-        """`instants` [E of the window]: where it frees, as `Rows` number them."""
+        """Record the model's choices in a window of `Rows` (mask [E]) at one price.
+
+        `instants`: for each hand-over of the window the decision instant at which the model frees.
+        """
         self._instants_by_price.setdefault(price, self._no_instants.copy())[window] = instants
 
     def list_results(self) -> list[dict[str, Any]]:
-        """A set for each table that has judged hand-overs (`policy.results.card_results`)."""
+        """List the results of each table with judged hand-overs, as `card_results` reads them."""
         sets = (
             self._build_result_set(table_index, table) for table_index, table in self._logged_tables
         )
         return [result_set for result_set in sets if result_set is not None]
 
     def list_operating_points(self) -> list[dict[str, Any]]:
-        """`operating_points.find_operating_point` for each table as logged and each limit.
+        """List the operating point of each table at the logged load and each limit of `OVERLAPS_H`.
 
-        The limits: `OVERLAPS_H`.
+        `operating_points.find_operating_point` finds each.
         """
         return [
             _describe_chain(table)
@@ -116,7 +119,7 @@ class HoldoutMetrics:
         model = policy_runner.choose_reactive(table)
         model[rows[was_judged]] = decision_instants[instants[was_judged]]
         instants_by_policy = {MODEL: model}
-        # The twin would be judged by what stands in for it.
+        # Without the twin's forecasts, the fall-back of these policies would be judged.
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
             instants_by_policy[name] = policy_runner.run_policy(
@@ -146,7 +149,7 @@ class _AtLearnedInstants(SimplePolicy):
 
 
 def _describe_chain(table: EpisodeTable) -> dict[str, Any]:
-    """The kind of chain that a table is of."""
+    """Return the kind of chain whose hand-overs a table has."""
     metadata = table.metadata
     return {
         "cluster": str(metadata.cluster.get("name", "")),

@@ -39,7 +39,7 @@ _PACKAGES = (
 def build_tree_card(
     fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **figures: Any
 ) -> dict[str, Any]:
-    """Build the card of trees: everything but the sha256; `figures` are the run's own figures."""
+    """Build the card of trees, except the sha256. `figures`: figures of the training run."""
     return {
         **build_card_header(family.name),
         "forecast": {
@@ -75,9 +75,9 @@ def describe_training_data(rows: Rows, tables: Sequence[EpisodeTable]) -> dict[s
 def save_artefact(
     folder: Path, card: Mapping[str, Any], graph: bytes, weights: bytes | None = None
 ) -> None:
-    """Write the folder, whole or not at all; `weights` are what training can go on from.
+    """Write the folder, whole or not at all. Training can continue from `weights`.
 
-    Raises InputError: no version is written over.
+    Raises InputError if the folder exists, since no version is overwritten, or cannot be written.
     """
     check_new(folder)
     part = folder.parent / f".{folder.name}.part"
@@ -99,7 +99,7 @@ def save_artefact(
 
 
 def check_new(folder: Path) -> None:
-    """Raises InputError if the folder already exists: an artefact does not change."""
+    """Raise InputError if the folder already exists: an artefact does not change."""
     if folder.exists():
         raise InputError(f"{folder} already exists: give another version")
 

@@ -21,7 +21,7 @@ _METADATA = "__metadata__"
 
 
 def pack_weights(weights: Mapping[str, NDArray[np.float32]], metadata: Mapping[str, str]) -> bytes:
-    """Pack arrays by name into bytes. `metadata`: words that are stored beside them."""
+    """Pack arrays by name into bytes. `metadata`: texts that are stored beside the arrays."""
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     offset, parts = 0, []
     for name, array in weights.items():

@@ -26,7 +26,10 @@ from mirage.lab.training.environment.table_library import (
 def build_observation_space(
     library: TableLibrary, *, priced: bool = False
 ) -> spaces.Space[Observations]:
-    """F numbers of float32; their names are `library.features`. `priced`: one more, the price."""
+    """Build the space of observations: F numbers of float32, named `library.features`.
+
+    `priced`: with one number more, the price.
+    """
     shape = (len(library.features) + priced,)
     box: spaces.Space[Any] = spaces.Box(-BOUND, BOUND, shape, np.float32)
     return box
@@ -86,5 +89,5 @@ class ChainEnv(gymnasium.Env[Observations, np.int64]):
 
 
 def compute_rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
-    """-(interruption + price x overlap) of each outcome, hours."""
+    """Compute -(interruption + price x overlap) of each outcome, hours."""
     return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

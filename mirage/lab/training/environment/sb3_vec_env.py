@@ -20,9 +20,10 @@ Indices = None | int | Iterable[int]
 class ChainVecEnv(VecEnv):
     """`num_envs` hand-overs stepped by one call, with one random stream for all.
 
-    Each episode has an overlap price of its own, told as the last number of the observation. Where
-    an episode ends, the observation returned is the next one's first, and the info has the old
-    one's last as `terminal_observation`, its `handover` and its `outcome_h`.
+    Each episode has an overlap price of its own, the last number of its observations. When an
+    episode ends, the next begins at once: the returned observation is the first of the next one.
+    The info has the last observation of the ended one as `terminal_observation`, its `handover` and
+    its `outcome_h`.
     """
 
     render_mode = None  # VecEnv asks for it while it is made.
@@ -45,9 +46,9 @@ class ChainVecEnv(VecEnv):
         self._random = np.random.default_rng()
         self._actions: Ints = np.zeros(num_envs, dtype=np.int64)
         self.episode: Ints = np.full(num_envs, -1, dtype=np.int64)
-        """int64[K]: the episode each is in; -1 before the first reset."""
+        """int64[K]: the number of each environment's episode; -1 before the first reset."""
         self.overlap_price: Floats = np.zeros(num_envs)
-        """float64[K]: of the episode each is in."""
+        """float64[K]: the overlap price of each environment's episode."""
         super().__init__(
             num_envs,
             build_observation_space(library, priced=True),
@@ -55,7 +56,8 @@ class ChainVecEnv(VecEnv):
         )
 
     def reset(self) -> Observations:
-        """All anew. One stream draws for all: of the seeds set by `seed`, the first counts."""
+        """Begin an episode in every environment. One stream draws for all, so only the first of the
+        seeds set by `seed` counts."""
         if self._seeds[0] is not None:
             self._random = np.random.default_rng(self._seeds[0])
         self._reset_seeds()

@@ -74,7 +74,7 @@ class TableLibrary:
         return len(self.first)
 
     def describe_episode(self, episode: int) -> dict[str, Any]:
-        """The outcome if the standby is never moved, as in plain Slurm."""
+        """Return the outcome in hours if the standby is never moved, as in plain Slurm."""
         return {"reactive_h": float(self.outcome_h[self.last[episode]])}
 
 

@@ -14,14 +14,14 @@ _LONGEST_LOG = float(np.log1p(24.0 * 366))
 
 
 def compute_pinball_h(quantiles_h: Floats, wait_h: Floats) -> float:
-    """Mean pinball loss over rows and levels, hours."""
+    """Compute the mean pinball loss over rows and levels, hours."""
     over = wait_h[:, None] - quantiles_h
     levels = np.asarray(LEVELS)
     return float(np.maximum(levels * over, (levels - 1.0) * over).mean())
 
 
 def compute_empirical_h(learned_wait_h: Floats, rows: int) -> Floats:
-    """[R, Q]: the floor of all forecasts, the quantiles of the waits learned from."""
+    """Compute the floor [R, Q] that a forecast has to beat: the quantiles of the training waits."""
     quantiles_h = np.quantile(learned_wait_h, LEVELS)
     return np.broadcast_to(quantiles_h, (rows, len(LEVELS)))
 
@@ -44,7 +44,7 @@ def measure_forecast(
 
 
 def compute_pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
-    """[R]: the randomised probability integral transform of each wait under its forecast."""
+    """Compute the randomised probability integral transform [R] of each wait under its forecast."""
     rows = len(wait_h)
     logs = np.log1p(quantiles_h)
     knots = np.column_stack([np.zeros(rows), logs, np.full(rows, _LONGEST_LOG)])
@@ -58,9 +58,9 @@ def compute_pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
 
 
 def _build_levels(logs: Floats) -> Floats:
-    """[R, Q + 2]: of the quantiles, with 0 and 1 at the ends.
+    """Build the levels [R, Q + 2] of the quantiles, with 0 and 1 at the ends.
 
-    Where the atom at zero ends between two levels, it is taken to end in their middle.
+    If the atom at zero ends between two levels, it counts as ending in their middle.
     """
     levels = np.tile([0.0, *LEVELS, 1.0], (len(logs), 1))
     last = (logs <= 0.0).sum(axis=1)
@@ -71,7 +71,7 @@ def _build_levels(logs: Floats) -> Floats:
 
 
 def _compute_level(knots: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
-    """P(W < w), or <=, of the distribution that is linear between its quantiles."""
+    """Compute P(W < w) if `strict`, else P(W <= w), [R]: linear between the quantiles `knots`."""
     is_below = knots < waits[:, None] if strict else knots <= waits[:, None]
     upper = np.clip(is_below.sum(axis=1), 1, knots.shape[1] - 1)
     rows = np.arange(len(waits))

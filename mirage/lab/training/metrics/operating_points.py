@@ -1,8 +1,8 @@
 """Operating points: the price at which jobs run side by side no longer than a site allows.
 
-What was overlapped on average in some weeks is overlapped for longer in half of all others. So the
-price is the least at which most fortnights of such days stay within the budget;
-docs/decisions/0021-operating-points.md says what else was tried.
+In half of all other weeks the overlap is above its mean over the judged weeks. So the price is the
+least at which most fortnights of the judged days stay within the limit.
+docs/decisions/0021-operating-points.md has the alternatives.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ PRICES = (
     *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
     *(0.85, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0),
 )
-"""At which policies are asked in each window; agents up to the highest that they learn from."""
+"""The prices at which policies decide in each window. Agents stop at the highest price that they
+learn from."""
 FORTNIGHT_DAYS = 14
 CERTAINTY_PCT = 95.0
-"""Of fortnights made of the judged days, whose overlap the budget has to hold."""
+"""The share of resampled fortnights, in percent, whose overlap must be within the limit."""
 
 _DRAWS = 2000
 _SEED = 20230213
@@ -33,9 +34,9 @@ def find_operating_point(
 ) -> dict[str, Any]:
     """Find the least price at which the overlap is within the limit, for a card.
 
-    The overlap's `compute_overlap_bound` is compared with the limit. `x_h` by price: signed
-    outcomes [E], hours, of hand-overs with these start points [E]. `price` is null if no price does
-    it; else it comes with means per hand-over, hours.
+    `compute_overlap_bound` of the overlap is compared with the limit. `x_h` by price: signed
+    outcomes [E], hours, of hand-overs with these start points [E]. Returns the price with means per
+    hand-over, in hours; the price is None if none is high enough.
     """
     for price in sorted(x_h) if len(start_point) else ():
         overlap_h = np.maximum(-x_h[price], 0.0)
@@ -52,7 +53,7 @@ def find_operating_point(
 
 
 def compute_overlap_bound(overlap_h: Floats, start_point: Ints) -> float:
-    """The mean overlap that CERTAINTY_PCT of fortnights of such days stay within."""
+    """Compute the mean overlap, hours, within which CERTAINTY_PCT of resampled fortnights stay."""
     days, day_of = np.unique(start_point // DAY_S, return_inverse=True)
     count, sums = np.bincount(day_of), np.bincount(day_of, overlap_h)
     drawn_days = np.random.default_rng(_SEED).integers(len(days), size=(_DRAWS, FORTNIGHT_DAYS))

@@ -11,7 +11,7 @@ from mirage.errors import InputError
 from mirage.lab.training.dataset import Rows
 
 FEWEST = 5
-"""Episodes on either side of a split."""
+"""The fewest episodes on either side of a split."""
 
 
 def split_rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:

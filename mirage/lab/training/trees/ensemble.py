@@ -55,7 +55,7 @@ class EnsembleForecast:
 
 def create_family(name: str, settings: Mapping[str, Any], seed: int) -> Family:
     """Create the family of this name. `settings`: hyper-parameters by kind of trees
-    (learn/settings.py). Raises StopIteration for an unknown name."""
+    (`training/settings.py`). Raises StopIteration for an unknown name."""
     forest = Forest(seed=seed, **settings["forest"])
     boosted = Boosted(seed=seed, **settings["xgboost"])
     families: tuple[Family, ...] = (forest, boosted, Ensemble(forest, boosted))
