@@ -11,7 +11,7 @@ from mirage.lab.training.artefact.model_card import WEIGHTS
 from mirage.twin import table_forecasts
 from tests.support.episodes.tables import MONDAY
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
-from tests.support.training.queue_tables import EPISODES, foretold, queue_table
+from tests.support.training.queue_tables import EPISODES, add_forecasts, queue_table
 
 AFTER = MONDAY + EPISODES * 4 * 3600 + 86400
 NEWEST = AFTER + EPISODES * 4 * 3600 + 86400
@@ -111,7 +111,7 @@ def test_what_was_interrupted_goes_on_with_the_same_command(home: Path) -> None:
 
 
 def test_it_learns_from_the_twin_where_all_tables_have_its_answers(home: Path) -> None:
-    table = foretold(queue_table())
+    table = add_forecasts(queue_table())
     table.save(home / "told.npz")
     assert table.twins is not None
     table.twins.save(table_forecasts.get_twin_path(home / "told.npz"))

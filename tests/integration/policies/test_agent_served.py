@@ -16,7 +16,7 @@ from mirage.policies.models.artefact import CARD, Artefact
 from mirage.policies.models.model_policy import ModelPolicy
 from tests.support.policies.views import view, waits
 from tests.support.training.agents_trained import named, save
-from tests.support.training.queue_tables import LEFT_S, learned, queue_table
+from tests.support.training.queue_tables import LEFT_S, queue_table, training_table
 
 SERVED = [("dqn", "mlp"), ("policy-gradient", "transformer")]
 
@@ -29,9 +29,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def seen(episode: int, instant: int, **fields: object) -> PolicyView:
-    run = learned().observations[episode]
+    run = training_table().observations[episode]
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
-    told["time_limit_s"] = learned().metadata.time_limit_s
+    told["time_limit_s"] = training_table().metadata.time_limit_s
     return view(int(LEFT_S[instant]), **told | fields)
 
 
@@ -76,7 +76,10 @@ def test_another_price_than_those_learned_from_is_not_asked_about(
 
 @pytest.mark.parametrize(
     ("window", "why"),
-    [(None, "no window"), (np.full((3, learned().observations.shape[2]), np.nan), "not finite")],
+    [
+        (None, "no window"),
+        (np.full((3, training_table().observations.shape[2]), np.nan), "not finite"),
+    ],
     ids=["none", "nan"],
 )
 def test_without_its_window_a_rule_decides(
@@ -91,7 +94,7 @@ def test_without_its_window_a_rule_decides(
 def test_zeros_and_what_is_far_from_all_that_it_saw_are_not_asked_about(
     served: ModelPolicy,
 ) -> None:
-    far = learned().observations[40, 12] + np.float32(9.0)
+    far = training_table().observations[40, 12] + np.float32(9.0)
     assert "far from all" in served.decide(seen(40, 12, observation=far)).reason
 
 

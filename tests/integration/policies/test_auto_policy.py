@@ -17,10 +17,10 @@ from mirage.policies.models.scope import Scope
 from mirage.policies.results.comparison import Results, Weighing, merge_results
 from tests.support.policies.views import NOW, view, waits
 from tests.support.training.committed import save
-from tests.support.training.queue_tables import learned
+from tests.support.training.queue_tables import training_table
 
 DAY_S = 86400
-LIMIT_S = learned().metadata.time_limit_s
+LIMIT_S = training_table().metadata.time_limit_s
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def shown(**fields: object) -> PolicyView:
         "cluster": "made",
         "time_limit_s": LIMIT_S,
         "jobs": waits([7200] * 30),
-        "observation": learned().observations[40, 12],
+        "observation": training_table().observations[40, 12],
     }
     return view(3600, **given | fields)
 

@@ -21,7 +21,7 @@ from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.models.unavailable_model import UnavailableModel
 from mirage.twin.twin_features import LEVELS
 from tests.support.policies.views import view, waits
-from tests.support.training.queue_tables import learned, queue_table
+from tests.support.training.queue_tables import queue_table, training_table
 from tests.support.training.trained import FAMILIES, fitted, save
 
 
@@ -35,13 +35,13 @@ def seen(observation: Observations | None, price: float = 0.5) -> PolicyView:
         3600,
         observation=observation,
         overlap_price=price,
-        time_limit_s=learned().metadata.time_limit_s,
+        time_limit_s=training_table().metadata.time_limit_s,
         jobs=waits([7200] * 30),
     )
 
 
 def known() -> Observations:
-    row: Observations = learned().observations[40, 12]
+    row: Observations = training_table().observations[40, 12]
     return row
 
 
@@ -74,7 +74,7 @@ def test_the_reason_and_the_forecast_are_told(served: ModelPolicy) -> None:
 
 
 def test_the_price_of_the_view_decides(served: ModelPolicy) -> None:
-    rows = learned().observations[:, 6]
+    rows = training_table().observations[:, 6]
     frees = {
         price: sum(served.decide(seen(row, price)).action is Action.FREE for row in rows)
         for price in (0.05, 0.5, 5.0)

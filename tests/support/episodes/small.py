@@ -1,4 +1,4 @@
-"""Small random traces, and the settings they are asked about with."""
+"""Small random traces, and settings for pairs in them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def params(**fields: object) -> Params:
 
 
 def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> list[SimJob]:
-    """Jobs of a few users over 60 h that ask for `load` times the machine by their limits' half."""
+    """Draw jobs of a few users over 60 h. Their work is about `load` times what the nodes can do."""
     draw = np.random.default_rng(seed)
     submit = np.sort(draw.integers(0, TRACE_S, size=jobs)) + MONDAY
     width = draw.choice([1, 1, 1, 2, 4, nodes], size=jobs)

@@ -37,7 +37,8 @@ def table(
     waits_s: Sequence[int] = (),
     **columns: Any,
 ) -> EpisodeTable:
-    """Predecessors that start when submitted; `waits_s` of jobs that started the hour before."""
+    """Build a table of predecessors that start when submitted. `waits_s`: the waits of jobs that
+    started in the hour before."""
     outcome_s = np.round(np.array(outcome_h) * HOUR_S).astype(np.int32)
     episodes, instants = outcome_s.shape
     default_starts = [MONDAY + i * 4 * HOUR_S for i in range(episodes)]

@@ -12,7 +12,7 @@ from mirage.lab.training.agents.agent_training import Agent, AgentPlan
 from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
 from mirage.lab.training.agents.trajectories import Trajectories
 from mirage.lab.training.artefact import model_card, safetensors_io
-from tests.support.training.queue_tables import foretold, learned
+from tests.support.training.queue_tables import add_forecasts, training_table
 
 # As `mirage train` has it: threads wait for each other more than they work.
 torch.set_num_threads(1)
@@ -46,7 +46,7 @@ def named(family_and_encoder: tuple[str, str]) -> str:
 def plan(
     family: str, encoder: str, *, changes: Changed | None = None, **plan_fields: Any
 ) -> AgentPlan:
-    """`changes` are settings, `plan_fields` are the plan's own."""
+    """Build a plan of a small agent. `changes`: of settings; `plan_fields`: fields of the plan."""
     all_settings = {
         name: {**defaults, **QUICK.get(name, {})}
         for name, defaults in settings.load_defaults().items()
@@ -60,7 +60,9 @@ def plan(
 
 @cache
 def runs(*, twin: bool = False) -> Trajectories:
-    return Trajectories.from_tables([foretold(learned()) if twin else learned()], EVERY, twin=twin)
+    return Trajectories.from_tables(
+        [add_forecasts(training_table()) if twin else training_table()], EVERY, twin=twin
+    )
 
 
 def fit(agent_plan: AgentPlan, folder: Path, trajectories: Trajectories | None = None) -> Agent:
@@ -78,11 +80,11 @@ def save(
     twin: bool = False,
     changes: Changed | None = None,
 ) -> Path:
-    """An artefact."""
+    """Train an agent, and save its artefact in `folder`."""
     agent_plan, trajectories = plan(family, encoder, changes=changes), runs(twin=twin)
     agent = fit(agent_plan, scratch, trajectories)
     graph = agent_export.export_net(agent.net, agent_plan.unit, agent_plan.part)
-    card = agent_card.build_agent_card(agent_plan, trajectories, [learned()], None)
+    card = agent_card.build_agent_card(agent_plan, trajectories, [training_table()], None)
     model_card.save_artefact(
         folder,
         card,

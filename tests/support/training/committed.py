@@ -25,7 +25,7 @@ AT_ONCE = {"levels": LEVELS, "thresholds_h": (), "shift": [9.0] * len(LEVELS)}
 
 
 def save(folder: Path, **card_fields: Any) -> Path:
-    """An artefact, as `trained.save` makes it; `card_fields` goes over what its card says."""
+    """Save the committed artefact. `card_fields` replace fields of its card."""
     card = json.loads((_FOLDER / CARD).read_text())
     assert card["features_fingerprint"] == spec.FINGERPRINT, f"other features now:{__doc__}"
     graph = gzip.decompress(_GRAPH.read_bytes())

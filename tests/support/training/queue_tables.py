@@ -1,4 +1,4 @@
-"""Hand-made tables of a queue whose load drifts: what is seen tells of the wait, not all of it."""
+"""Hand-made tables of a queue whose load drifts. Observations tell part of the wait."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,18 +50,18 @@ def queue_table(
 
 
 @cache
-def learned() -> EpisodeTable:
-    """The one that models of tests have learned from, once a test run."""
+def training_table() -> EpisodeTable:
+    """Build the table that the tests' models are trained on, once a test run."""
     return queue_table()
 
 
 def at_load(original: EpisodeTable, load: float) -> EpisodeTable:
-    """The same table, said to be of another load."""
+    """Return the same table with another load in its metadata."""
     return EpisodeTable(replace(original.metadata, load=load), original._columns)
 
 
-def foretold(original: EpisodeTable, every: int = 6) -> EpisodeTable:
-    """The same table with the twin's answers: it is right in the middle."""
+def add_forecasts(original: EpisodeTable, every: int = 6) -> EpisodeTable:
+    """Return the same table with the twin's forecasts, whose median is the true wait."""
     question_instants = np.arange(0, INSTANTS - 1, every)
     waits_s = np.maximum(original.outcome_s[:, question_instants] + LEFT_S[question_instants], 0)
     spread = np.exp(np.linspace(-0.4, 0.4, len(LEVELS)))
@@ -71,8 +71,8 @@ def foretold(original: EpisodeTable, every: int = 6) -> EpisodeTable:
     return table
 
 
-def shuffled(original: EpisodeTable, seed: int = 0) -> EpisodeTable:
-    """The outcomes given to other episodes than those they came of."""
+def shuffle_outcomes(original: EpisodeTable, seed: int = 0) -> EpisodeTable:
+    """Return the table with its outcomes moved to other episodes, so nothing can be learned."""
     order = np.random.default_rng(seed).permutation(len(original))
     columns = {name: original._columns[name] for name in original._columns}
     return EpisodeTable(original.metadata, columns | {"outcome_s": original.outcome_s[order]})

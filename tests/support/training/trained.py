@@ -10,7 +10,7 @@ from mirage.lab.training.trees import tree_export, tree_training
 from mirage.lab.training.trees.ensemble import Ensemble
 from mirage.lab.training.trees.tree_families import Boosted, Forest
 from mirage.lab.training.trees.tree_training import TreePolicy
-from tests.support.training.queue_tables import learned
+from tests.support.training.queue_tables import training_table
 
 Kind = Forest | Boosted | Ensemble
 _FOREST, _BOOSTED = Forest(trees=15), Boosted(trees=40, rate=0.15)
@@ -19,18 +19,18 @@ FAMILIES: tuple[Kind, ...] = (_FOREST, _BOOSTED, Ensemble(_FOREST, _BOOSTED))
 
 @cache
 def fitted(family: Kind) -> TreePolicy:
-    return tree_training.fit_policy(Rows.from_tables([learned()]), family)
+    return tree_training.fit_policy(Rows.from_tables([training_table()]), family)
 
 
 @cache
 def graph(family: Kind) -> bytes:
     policy = fitted(family)
-    return tree_export.export_trees(policy.wait, learned().observations.shape[2])
+    return tree_export.export_trees(policy.wait, training_table().observations.shape[2])
 
 
 def save(folder: Path, family: Kind = FAMILIES[1], **card_fields: Any) -> Path:
-    """An artefact; `card_fields` goes over what its card says."""
-    rows = Rows.from_tables([learned()])
-    card = model_card.build_tree_card(fitted(family), family, rows, [learned()])
+    """Save an artefact. `card_fields` replace fields of its card."""
+    rows = Rows.from_tables([training_table()])
+    card = model_card.build_tree_card(fitted(family), family, rows, [training_table()])
     model_card.save_artefact(folder, card | card_fields, graph(family))
     return folder

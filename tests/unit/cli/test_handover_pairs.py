@@ -53,13 +53,13 @@ def test_only_the_window_says_what_is_typical() -> None:
     (pair,) = choose_pairs(jobs, small.params(), asked())
     assert (pair.settings.nodes, pair.settings.time_limit_s) == (2, 24 * HOUR_S)
     assert pair.user_class == OWN
-    assert pair.why == "the partition's most used long jobs: 100% of its node-hours"
+    assert pair.reason == "the partition's most used long jobs: 100% of its node-hours"
 
 
 def test_options_go_before_the_trace() -> None:
     found = choose_pairs(trace(), small.params(), asked(nodes=(3, 1, 3), time_limit="12:00:00"))
     assert [p.settings.nodes for p in found] == [3, 1]
-    assert {(p.settings.time_limit_s, p.why) for p in found} == {(12 * HOUR_S, "as asked")}
+    assert {(p.settings.time_limit_s, p.reason) for p in found} == {(12 * HOUR_S, "as asked")}
 
 
 def test_where_fair_share_weighs_the_heaviest_user_is_a_class_without_a_name() -> None:

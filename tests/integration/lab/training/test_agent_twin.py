@@ -16,9 +16,9 @@ from mirage.policies.models.model_policy import ModelPolicy
 from tests.support.policies.views import view, waits
 from tests.support.training.agents_trained import EVERY, fit, named, plan, runs, save
 from tests.support.training.costs import compute_mean_cost_h
-from tests.support.training.queue_tables import LEFT_S, foretold, queue_table
+from tests.support.training.queue_tables import LEFT_S, add_forecasts, queue_table
 
-LATER = foretold(queue_table(40, seed=8))
+LATER = add_forecasts(queue_table(40, seed=8))
 
 
 KINDS = [("dqn", "mlp"), ("policy-gradient", "transformer")]

@@ -18,7 +18,12 @@ from mirage.lab.training.trees import tree_training
 from tests.support.episodes.tables import MONDAY
 from tests.support.training.agents_trained import BRIEF, EVERY, KINDS, fit, named, plan, runs
 from tests.support.training.costs import PRICE, compute_mean_cost_h
-from tests.support.training.queue_tables import EPISODES, learned, queue_table, shuffled
+from tests.support.training.queue_tables import (
+    EPISODES,
+    queue_table,
+    shuffle_outcomes,
+    training_table,
+)
 
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
@@ -53,7 +58,7 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
         )
     )
     spent = agent_cost_h(agent, made)
-    assert spent < fixed_lead_cost_h(learned())
+    assert spent < fixed_lead_cost_h(training_table())
     assert (reactive - spent) / (reactive - oracle) > 0.5
     graph = agent_export.export_net(agent.net, made.unit, made.part)
     apart = agent_export.measure_parity(graph, agent.net, made.unit, made.part, runs())
@@ -64,7 +69,7 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
 def test_shuffled_labels_teach_no_more_than_a_constant_lead(
     made: AgentPlan, tmp_path: Path
 ) -> None:
-    nonsense = shuffled(learned())
+    nonsense = shuffle_outcomes(training_table())
     agent = fit(made, tmp_path, Trajectories.from_tables([nonsense], EVERY))
     assert agent_cost_h(agent, made) > fixed_lead_cost_h(nonsense) - 0.05
 
@@ -107,7 +112,7 @@ def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
 
 def test_a2c_learns_too(tmp_path: Path) -> None:
     made = plan("policy-gradient", "mlp", changes={"policy-gradient": {"algorithm": "a2c"}})
-    assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(learned())
+    assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(training_table())
 
 
 def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_tables_are_put_in_the_order_of_their_start_points() -> None:
 
 def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
     later = queue_table(8, seed=1, first=int(TABLE.start_point[-1]) + 86400)
-    tables = [queue_tables.foretold(made) for made in (later, TABLE)]
+    tables = [queue_tables.add_forecasts(made) for made in (later, TABLE)]
     made = Trajectories.from_tables(tables, 6, twin=True)
     plain, told = len(spec.NAMES), len(twin_features.NAMES)
     sight = made.build_input(12)
@@ -56,7 +56,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
 def test_a_table_that_the_twin_was_not_asked_for_is_refused() -> None:
     with pytest.raises(InputError, match="lacks the twin's forecasts"):
         Trajectories.from_tables(
-            [queue_tables.foretold(TABLE), queue_table(8, seed=1)], 6, twin=True
+            [queue_tables.add_forecasts(TABLE), queue_table(8, seed=1)], 6, twin=True
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 from mirage.lab.training.dataset import Rows
 from mirage.lab.training.trees import tree_export
 from mirage.policies.models.onnx_session import WAIT
-from tests.support.training.queue_tables import learned, queue_table
+from tests.support.training.queue_tables import queue_table, training_table
 from tests.support.training.trained import FAMILIES, Kind, fitted, graph
 
 MOST = 1e-5
@@ -29,7 +29,7 @@ def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     # Numbers that were learned from lie next to thresholds; rounded ones lie on them.
-    rows = np.round(Rows.from_tables([learned()]).flat, 1)
+    rows = np.round(Rows.from_tables([training_table()]).flat, 1)
     made = fitted(family)
     apart = tree_export.measure_parity(graph(family), made.wait, rows)
     assert max(apart.values()) < MOST

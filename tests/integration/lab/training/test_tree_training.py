@@ -9,7 +9,13 @@ from mirage.lab.training.dataset import Rows
 from mirage.lab.training.trees import tree_export, tree_training
 from tests.support.episodes.tables import MONDAY
 from tests.support.training.costs import PRICE, compute_mean_cost_h
-from tests.support.training.queue_tables import EPISODES, LEFT_S, learned, queue_table, shuffled
+from tests.support.training.queue_tables import (
+    EPISODES,
+    LEFT_S,
+    queue_table,
+    shuffle_outcomes,
+    training_table,
+)
 from tests.support.training.trained import FAMILIES, Kind, fitted
 
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
@@ -26,7 +32,7 @@ def policy_cost_h(made: tree_training.TreePolicy) -> float:
 
 
 def fixed_lead_cost_h() -> float:
-    best = tree_training.find_best_constant(Rows.from_tables([learned()]), PRICE)
+    best = tree_training.find_best_constant(Rows.from_tables([training_table()]), PRICE)
     return compute_mean_cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
@@ -46,7 +52,7 @@ def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> None:
-    made = tree_training.fit_policy(Rows.from_tables([shuffled(learned())]), family)
+    made = tree_training.fit_policy(Rows.from_tables([shuffle_outcomes(training_table())]), family)
     assert policy_cost_h(made) > fixed_lead_cost_h() - 0.05
 
 
@@ -61,7 +67,7 @@ def test_a_dearer_overlap_frees_later(family: Kind) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
     told = tree_training.judge_family(
-        Rows.from_tables([learned()], every=3), family, windows=2, seed=0
+        Rows.from_tables([training_table()], every=3), family, windows=2, seed=0
     )
     assert len(told["forecast"]) == 2
     for window in told["forecast"]:
@@ -74,7 +80,7 @@ def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
-    rows = Rows.from_tables([learned()])
+    rows = Rows.from_tables([training_table()])
     again = tree_training.fit_policy(rows, family)
     np.testing.assert_array_equal(again.predict_wait_h(rows), fitted(family).predict_wait_h(rows))
 
