@@ -22,7 +22,7 @@ def params(**fields: object) -> Params:
 
 
 def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> list[SimJob]:
-    """Draw jobs of a few users over 60 h. Their work is about `load` times what the nodes can do."""
+    """Draw jobs of a few users over 60 h. Their work is about `load` times what all nodes do."""
     draw = np.random.default_rng(seed)
     submit = np.sort(draw.integers(0, TRACE_S, size=jobs)) + MONDAY
     width = draw.choice([1, 1, 1, 2, 4, nodes], size=jobs)
