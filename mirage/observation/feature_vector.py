@@ -45,7 +45,7 @@ def build_observation(
     plan: int | None,
     usual_plan: int | None,
 ) -> Observation:
-    """Build the numbers of `spec.NAMES`, scaled: float32[F].
+    """Build the numbers of `spec.FEATURE_NAMES`, scaled: float32[F].
 
     `plan`: the instant at which the scheduler would start the successor if it were eligible now, by
     time limits. `usual_plan`: the same if all jobs ran as long as is usual for their users. Both

@@ -123,11 +123,11 @@ GROUPS: dict[str, tuple[tuple[str, Scaling], ...]] = {
 }
 """Every number with its scale, by group, in order."""
 
-NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name, _ in group)
+FEATURE_NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name, _ in group)
 SCALES: NDArray[np.int64] = np.array([s for g in GROUPS.values() for _, s in g], dtype=np.int64)
 """The `Scaling` of each number."""
 
-PLACES: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
+PLACES: dict[str, int] = {name: i for i, name in enumerate(FEATURE_NAMES)}
 """The place of each number by name."""
 
 

@@ -18,7 +18,7 @@ from mirage.policies.rules.lead_rules import Average, FixedLead, SlurmEstimate
 
 _AVERAGE, _FIXED, _SLURM = Average(), FixedLead(), SlurmEstimate()
 SLURM = _SLURM.name
-NAMES = (_AVERAGE.name, _FIXED.name, SLURM)
+BASELINES = (_AVERAGE.name, _FIXED.name, SLURM)
 
 CHANGED_S = 600
 """An expected instant is stored anew if it moves by more than this many seconds."""

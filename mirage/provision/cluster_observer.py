@@ -14,8 +14,8 @@ import structlog
 from numpy.typing import NDArray
 
 from mirage.chains.open_handovers import OpenHandover
-from mirage.database.jobs import job_history, snapshots
-from mirage.database.jobs.recent_jobs import read_recent_jobs
+from mirage.database.jobs import job_history, queue_sums
+from mirage.database.jobs.observation_past import read_recent_jobs
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Transaction
 from mirage.domain.chain import Link
@@ -337,7 +337,7 @@ def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
     """Raise InputError unless a day of history is known, from accounting or from the queue."""
     if clusters.read_history_until(tx, cluster_id) is not None:
         return
-    first = snapshots.find_first_taken_at(tx, cluster_id)
+    first = queue_sums.find_first_taken_at(tx, cluster_id)
     if first is None or first > now - DAY_S:
         raise InputError("the last 24 h are not known: accounting has not been read")
 

@@ -21,7 +21,7 @@ from mirage.database.chains.handover_outcomes import (
     OutcomeKind,
     OutcomeRow,
 )
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.schema.engine import Transaction
 from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Action, Mode
@@ -76,7 +76,7 @@ def _was_released_while_away(
         return False
     if last is not None and last.action is Action.FREE:
         return False
-    gap = snapshots.find_gap(tx, cluster_id, successor.freed_at)
+    gap = queue_sums.find_gap(tx, cluster_id, successor.freed_at)
     return gap is not None and gap[1] - gap[0] > away_s
 
 
@@ -130,7 +130,7 @@ def _compute_by_policy(
         lead_s = 0 if at < (predecessor.start or 0) else max(0, end - at)
         return split_lateness(wait_s - lead_s)
 
-    by_policy = {name: split_if_freed_by(name) for name in baseline_counterfactuals.NAMES}
+    by_policy = {name: split_if_freed_by(name) for name in baseline_counterfactuals.BASELINES}
     by_policy[REACTIVE] = split_lateness(wait_s)
     by_policy[MIRAGE] = (
         _split_actual(predecessor, successor)

@@ -36,7 +36,7 @@ REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 SWITCH = SwitchQuantile.name
 """A switch chain. Its overlap holds no nodes, so its overlap and cost compare with no other's."""
 
-NAMES = {
+LABELS = {
     REACTIVE: "afterany (reactive)",
     EARLY: "with ACCRUE_ALWAYS",
     OURS: "Mirage (auto)",

@@ -18,7 +18,7 @@ LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
 _SHOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 _AGAINST = (0.5, 0.8)
 
-NAMES = (
+FEATURE_NAMES = (
     *(f"twin_wait_p{round(100 * q)}" for q in _SHOWN),
     *(f"twin_late_p{round(100 * q)}" for q in _AGAINST),
     "twin_late",
@@ -26,7 +26,7 @@ NAMES = (
 """`twin_wait_p50`: log(1 + hours). `twin_late_p50`: how much later than its predecessor's end the
 successor would start, signed log(1 + hours). `twin_late`: P(late)."""
 
-FINGERPRINT = hashlib.sha256("\n".join(("1", *NAMES)).encode()).hexdigest()
+FINGERPRINT = hashlib.sha256("\n".join(("1", *FEATURE_NAMES)).encode()).hexdigest()
 """Counts up its first line when a number is computed otherwise under the same name."""
 
 
@@ -38,7 +38,7 @@ def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> 
 
 
 def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
-    """Compute the features [..., len(NAMES)] from quantiles [..., 19] and the predecessor's time
+    """Compute the features [..., len(FEATURE_NAMES)] from quantiles [..., 19] and the predecessor's time
     left, in seconds."""
     wait_h = np.asarray(quantile_s, dtype=np.float64) / HOUR_S
     left_h = np.asarray(left_s, dtype=np.float64)[..., None] / HOUR_S

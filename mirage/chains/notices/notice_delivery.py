@@ -19,7 +19,7 @@ from mirage.database.chains import chains
 from mirage.database.events import audit, outbox
 from mirage.database.events.audit import AuditEntry
 from mirage.database.events.outbox import Notice, NoticeState
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId
 from mirage.domain.time_units import HOUR_S
@@ -160,7 +160,7 @@ class Courier:
         """Describe the chain as of the last look at the queue; empty for an unknown chain."""
         with self.store.read() as tx:
             chain = chains.find_chains(tx, self.cluster_id, [chain_id]).get(chain_id)
-            snapshot = snapshots.find_latest_snapshot(tx, self.cluster_id)
+            snapshot = queue_sums.find_latest_snapshot(tx, self.cluster_id)
             if chain is None or snapshot is None:
                 return []
             links = chains.list_links(tx, self.cluster_id, chain_id)

@@ -280,7 +280,7 @@ def _render_group_table(group: dict[str, Any]) -> Table:
         format_saving,
         format_title,
     )
-    from mirage.reports.recommendation import NAMES, list_shown
+    from mirage.reports.recommendation import LABELS, list_shown
 
     table = Table(box=box.SIMPLE_HEAD, title=escape(format_title(group)), title_justify="left")
     table.add_column("", no_wrap=True)
@@ -294,6 +294,6 @@ def _render_group_table(group: dict[str, Any]) -> Table:
             for _, figure, digits in COLUMNS
         ]
         table.add_row(
-            NAMES.get(name, name), *map(escape, cells), escape(format_saving(group, name))
+            LABELS.get(name, name), *map(escape, cells), escape(format_saving(group, name))
         )
     return table

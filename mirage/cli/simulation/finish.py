@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirage.simulator.simulator import Simulator
     from mirage.simulator.types import Params
 
-POLICIES = (
+DEFAULT_POLICIES = (
     "reactive",
     "at-once",
     "average",
@@ -94,7 +94,8 @@ def play_chains(
 ) -> None:
     """Play the chains of the plan under each policy, and print what came of them.
 
-    `names`: the policies beside plain Slurm; none: `POLICIES`. `models`: the folder of models.
+    `names`: the policies beside plain Slurm; none: `DEFAULT_POLICIES`. `models`: the folder of
+    models.
     """
     from mirage.cli.ui.study_output import TERMINAL
     from mirage.lab.simulation.time_to_finish import (
@@ -103,7 +104,7 @@ def play_chains(
         measure_finishes,
     )
 
-    played = dict.fromkeys((POLICIES[0], *(names or POLICIES)))
+    played = dict.fromkeys((DEFAULT_POLICIES[0], *(names or DEFAULT_POLICIES)))
     planners = find_planners(played, models, plan, sim.params.name, TERMINAL)
     with show_share_bar("chains") as set_share:
         report = measure_finishes(replay, sim, plan, planners, set_share)

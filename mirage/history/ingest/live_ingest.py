@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.database.jobs import job_history, queue_summary, snapshots
+from mirage.database.jobs import job_history, queue_summary, queue_sums
 from mirage.database.jobs.job_history import MergeCounts
 from mirage.database.schema.engine import Store, Transaction
 from mirage.domain.job import Job
@@ -36,7 +36,7 @@ def ingest_queue(
     Without accounting this is the only history: starts and ends are read from the queue, which
     shows ended jobs for MinJobAge.
     """
-    snapshots.add_snapshot(tx, cluster_id, queue.taken_at, summarize_snapshot(queue, nodes))
+    queue_sums.add_snapshot(tx, cluster_id, queue.taken_at, summarize_snapshot(queue, nodes))
     node_sums = None if nodes is None else queue_totals.sum_nodes(nodes)
     sums = queue_totals.sum_queue(queue)
     plans = queue_totals.map_planned_starts(queue)

@@ -12,7 +12,7 @@ from mirage.lab.shadow_report.report_text import (
     format_saving,
     format_title,
 )
-from mirage.reports.recommendation import NAMES, list_plotted, list_shown
+from mirage.reports.recommendation import LABELS, list_plotted, list_shown
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -52,7 +52,7 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     if group["by"] != "all":
         yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"
     plotted = {n: group["policies"][n]["all"] for n in list_plotted(group["policies"])}
-    yield str(render_plot(plotted, name=plot_name, labels=NAMES))
+    yield str(render_plot(plotted, name=plot_name, labels=LABELS))
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
     yield "<table><thead><tr>"
     for heading in ("", *headings, "Mirage saves in total, h"):
@@ -61,7 +61,7 @@ def _render_group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
     for name in list_shown(group["policies"]):
         figures = group["policies"][name]["all"]
         cells = [format_cell(figures, figure, digits) for _, figure, digits in COLUMNS]
-        yield f"<tr><th scope='row'>{escape(NAMES.get(name, name))}</th>"
+        yield f"<tr><th scope='row'>{escape(LABELS.get(name, name))}</th>"
         yield from (f"<td>{escape(text)}</td>" for text in (*cells, format_saving(group, name)))
         yield "</tr>\n"
     yield "</tbody></table>\n"

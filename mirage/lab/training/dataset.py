@@ -21,7 +21,7 @@ class Rows:
     acts then."""
 
     observations: Observations
-    """[E, D, F], in the order of `spec.NAMES`; with the twin, `twin_features.NAMES` follow."""
+    """[E, D, F], in the order of `spec.FEATURE_NAMES`; with the twin, `twin_features.FEATURE_NAMES` follow."""
     outcome_h: Floats
     """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
     left_h: Floats
@@ -71,7 +71,11 @@ class Rows:
     @property
     def twin(self) -> str | None:
         """The fingerprint of the twin's features, if the rows have them."""
-        return twin_features.FINGERPRINT if self.observations.shape[2] > len(spec.NAMES) else None
+        return (
+            twin_features.FINGERPRINT
+            if self.observations.shape[2] > len(spec.FEATURE_NAMES)
+            else None
+        )
 
     @property
     def wait_h(self) -> Floats:
@@ -115,7 +119,7 @@ def list_decision_instants(instants: int, every: int) -> Ints:
 
 
 def build_twin_features(table: EpisodeTable, instants: Ints) -> Observations:
-    """Build the twin's features [E, len(taken), len(twin_features.NAMES)]. Raises InputError if
+    """Build the twin's features [E, len(taken), len(twin_features.FEATURE_NAMES)]. Raises InputError if
     the table lacks the twin's forecasts."""
     if table.twins is None:
         raise InputError(

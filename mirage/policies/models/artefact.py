@@ -65,7 +65,7 @@ class TrainingRange:
         beyond = np.maximum(self.low - observation, observation - self.high)
         worst = int(beyond.argmax())
         if beyond[worst] > STRANGE_BY:
-            return f"{spec.NAMES[worst]} is far from all that the model has learned from"
+            return f"{spec.FEATURE_NAMES[worst]} is far from all that the model has learned from"
         return None
 
 
@@ -91,7 +91,7 @@ class Artefact:
         self.training_range = TrainingRange(
             # The twin's features are hours. A wait longer than all in the training is just long.
             *(
-                np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
+                np.array(card["seen"][end], dtype=np.float32)[: len(spec.FEATURE_NAMES)]
                 for end in ("low", "high")
             )
         )

@@ -11,7 +11,7 @@ from mirage.database.chains.handover_outcomes import sum_returns_saved
 from mirage.database.chains.open_links import count_planned_standbys
 from mirage.database.chains.returned_links import count_returns, sum_returned
 from mirage.database.forecasts import handover_forecasts
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.operations import clusters, telemetry
 from mirage.database.operations.modes_in_force import read_modes
 from mirage.database.schema.engine import Transaction
@@ -117,7 +117,7 @@ def _collect_store_metrics(tx: Transaction, context: ApiContext) -> Iterator[Met
     for command, counts in telemetry.sum_calls_by_command(tx, context.cluster_id, since).items():
         unread.add_metric([command], counts.unread)
     yield unread
-    latest = snapshots.find_latest_snapshot(tx, context.cluster_id)
+    latest = queue_sums.find_latest_snapshot(tx, context.cluster_id)
     if latest is not None:
         age = context.clock() - latest.taken_at
         yield GaugeMetricFamily(

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from mirage.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
-from mirage.reports.recommendation import NAMES, OURS, list_plotted
+from mirage.reports.recommendation import LABELS, OURS, list_plotted
 from mirage.web.charts import svg
 from mirage.web.charts.scales import HoursScale, LinearScale, TimeScale, WaitScale
 from mirage.web.formatting import format_duration
@@ -145,7 +145,7 @@ def draw_policies(group: Mapping[str, Any]) -> Markup:
 
 def get_policy_name(policy: str) -> str:
     """Return the policy's name as people read it."""
-    return NAMES.get(policy, policy)
+    return LABELS.get(policy, policy)
 
 
 def _draw_policy(

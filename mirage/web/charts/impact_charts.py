@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from mirage.domain.time_units import DAY_S
 from mirage.reports.impact import DayImpact, HandoverTotals, Saving
-from mirage.reports.recommendation import NAMES
+from mirage.reports.recommendation import LABELS
 from mirage.web.charts import svg
 from mirage.web.charts.scales import LinearScale, TimeScale
 from mirage.web.formatting import format_hours, render_instant
@@ -18,7 +18,7 @@ _DAYS_HEIGHT, _DAYS_RIGHT, _BOTTOM = 250, 24, 30
 
 def get_baseline_name(baseline: str) -> str:
     """Return the baseline's name as people read it."""
-    return NAMES.get(baseline, baseline)
+    return LABELS.get(baseline, baseline)
 
 
 def draw_baselines(part: HandoverTotals, name: str) -> Markup:

@@ -12,7 +12,7 @@ from fastapi import Depends, Header, Request
 
 from mirage.database.chains import chain_counts
 from mirage.database.events import audit
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.schema.engine import Transaction
 from mirage.domain.callers.caller import Caller, Principal, Role
 from mirage.domain.callers.request_signing import build_signed_text, build_unnamed_text
@@ -268,7 +268,7 @@ class Freshness:
 
 def read_freshness(tx: Transaction, context: ApiContext) -> Freshness:
     """Return how old the data is; without any snapshot `as_of` is None and the data is stale."""
-    latest = snapshots.find_latest_snapshot(tx, context.cluster_id)
+    latest = queue_sums.find_latest_snapshot(tx, context.cluster_id)
     if latest is None:
         return Freshness(None, stale=True)
     stale = context.clock() - latest.taken_at > context.stale_after_s

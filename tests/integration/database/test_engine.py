@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from mirage.database.chains import chains
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.operations import clusters
 from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
@@ -115,7 +115,7 @@ def test_row_without_its_cluster_is_refused(store: Store) -> None:
 
 def test_nan_in_features_is_refused_on_both(store: Store, cluster_id: int) -> None:
     with pytest.raises(Exception, match="not JSON compliant"), store.begin() as tx:
-        snapshots.add_snapshot(tx, cluster_id, 1, {"load": float("nan")})
+        queue_sums.add_snapshot(tx, cluster_id, 1, {"load": float("nan")})
 
 
 def test_sqlite_is_in_wal_mode_and_durable(tmp_path: Path) -> None:

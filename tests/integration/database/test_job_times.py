@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 
 from mirage.database.jobs import job_history, wait_sums
 from mirage.database.jobs.job_times import build_never_ran, build_ready_at, build_waited_s
-from mirage.database.jobs.recent_jobs import read_recent_jobs
+from mirage.database.jobs.observation_past import read_recent_jobs
 from mirage.database.operations import clusters
 from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
 from mirage.database.chains import chains
-from mirage.database.jobs import job_history, snapshots
+from mirage.database.jobs import job_history, queue_sums
 from mirage.database.operations import clusters
 from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
@@ -236,8 +236,8 @@ def test_snapshots_lose_their_raw_columns_alone(empty_database_url: str) -> None
         tx.execute(insert, rows)
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
-        snapshots.add_snapshot(tx, 1, 240, {})
-        kept = snapshots.list_snapshots(tx, 1, 0)
+        queue_sums.add_snapshot(tx, 1, 240, {})
+        kept = queue_sums.list_snapshots(tx, 1, 0)
     assert [(row.taken_at, row.features) for row in kept] == [
         *((60, {"nodes": 3}), (120, {}), (180, {}), (240, {})),
     ]

@@ -74,12 +74,12 @@ def test_a_live_and_a_simulated_snapshot_give_the_same_numbers(site: str, at: in
         feature_vector.compute_raw_numbers(view, make_handover_input(at), memory, *plans)
         for view, memory in (simulated, live)
     )
-    assert {n: (x, y) for n, x, y in zip(spec.NAMES, a, b, strict=True) if x != y} == {}
+    assert {n: (x, y) for n, x, y in zip(spec.FEATURE_NAMES, a, b, strict=True) if x != y} == {}
 
 
 def test_the_scene_shows_something_in_every_group() -> None:
     """The comparison above is worth nothing for numbers that are always 0."""
-    seen = np.zeros(len(spec.NAMES))
+    seen = np.zeros(len(spec.FEATURE_NAMES))
     for params in SITES.values():
         for seed, at in enumerate(_INSTANTS):
             view, memory = _both(params, seed, at)[0]
@@ -91,7 +91,7 @@ def test_the_scene_shows_something_in_every_group() -> None:
                     )
                 ),
             )
-    never = {n for n, x in zip(spec.NAMES, seen, strict=True) if x == 0.0}
+    never = {n for n, x in zip(spec.FEATURE_NAMES, seen, strict=True) if x == 0.0}
     assert never == {f"pending_run_p{p}" for p in (0, 25, 50, 75, 100)} | {
         "successor_wait",
         "successor_elapsed",

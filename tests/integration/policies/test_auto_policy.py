@@ -237,8 +237,8 @@ def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
     ("fields", "why"),
     [
         ({"observation": None}, "there is no observation"),
-        ({"observation": np.full(len(spec.NAMES), np.nan, np.float32)}, "not finite"),
-        ({"observation": np.full(len(spec.NAMES), 50.0, np.float32)}, "far from all"),
+        ({"observation": np.full(len(spec.FEATURE_NAMES), np.nan, np.float32)}, "not finite"),
+        ({"observation": np.full(len(spec.FEATURE_NAMES), 50.0, np.float32)}, "far from all"),
         ({"nodes": 2}, "trained for 1 node(s), not 2"),
         ({"time_limit_s": 2 * LIMIT_S}, "trained for a time limit of"),
     ],

@@ -93,8 +93,8 @@ def larger(cluster: float) -> Observations:
     ("observation", "why"),
     [
         (None, "there is no observation"),
-        (np.full(len(spec.NAMES), np.nan, dtype=np.float32), "not finite"),
-        (np.full(len(spec.NAMES), 50.0, dtype=np.float32), "far from all"),
+        (np.full(len(spec.FEATURE_NAMES), np.nan, dtype=np.float32), "not finite"),
+        (np.full(len(spec.FEATURE_NAMES), 50.0, dtype=np.float32), "far from all"),
         (np.zeros(3, dtype=np.float32), "has 3 numbers"),
         (larger(10.0), "far from all"),
     ],
@@ -132,7 +132,7 @@ import numpy as np
 from mirage.observation import spec
 from mirage.policies.models.artefact import Artefact
 model = Artefact.load(Path(sys.argv[1])).model
-model.predict_wait_h(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+model.predict_wait_h(np.zeros((1, len(spec.FEATURE_NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """
 

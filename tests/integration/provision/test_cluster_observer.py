@@ -110,7 +110,7 @@ def test_the_service_shows_what_training_has_shown(sqlite_store: Store, site: st
     served = in_service(sqlite_store, params, jobs, start)
     plans = get_group_slice("plan")
     for a, b in zip(trained, served, strict=True):
-        pairs = zip(spec.NAMES[: plans.start], a, b, strict=False)
+        pairs = zip(spec.FEATURE_NAMES[: plans.start], a, b, strict=False)
         assert {name: (x, y) for name, x, y in pairs if x != y} == {}
     if not params.priority_weight_fairshare:
         apart_s = np.abs(planned(trained) - planned(served))

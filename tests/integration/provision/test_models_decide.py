@@ -26,7 +26,7 @@ from tests.support.provision.scene import Scene
 from tests.support.training.committed import save
 
 MODEL = "models/made/1"
-ANY = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}
+ANY = {"low": [-1e9] * len(spec.FEATURE_NAMES), "high": [1e9] * len(spec.FEATURE_NAMES)}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirage.database.events import audit
-from mirage.database.jobs import job_history, snapshots
+from mirage.database.jobs import job_history, queue_sums
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainState, LinkState
@@ -271,7 +271,7 @@ def two(store: Store, cluster: Written) -> tuple[Worker, Worker]:
 
 def count_snapshots(store: Store) -> int:
     with store.read() as tx:
-        return len(snapshots.list_snapshots(tx, 1, since=0))
+        return len(queue_sums.list_snapshots(tx, 1, since=0))
 
 
 def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(acting_store: Store) -> None:
@@ -366,7 +366,7 @@ def test_a_run_ticks_at_its_interval(acting_store: Store) -> None:
 
     worker(acting_store, cluster).run(stop, sleep)
     with acting_store.read() as tx:
-        taken = [row.taken_at - NOW for row in snapshots.list_snapshots(tx, 1, since=0)]
+        taken = [row.taken_at - NOW for row in queue_sums.list_snapshots(tx, 1, since=0)]
     assert taken == [0, 60, 120]
 
 

@@ -40,7 +40,7 @@ def queue_table(
     )
     metadata = replace(
         plain.metadata,
-        features=spec.NAMES,
+        features=spec.FEATURE_NAMES,
         features_fingerprint=spec.FINGERPRINT,
         since=first,
         until=first + episodes * 4 * HOUR_S,
@@ -94,7 +94,7 @@ def _build_observations(
     rng: np.random.Generator, waits_h: NDArray[np.float64]
 ) -> NDArray[np.float32]:
     """[E, T, F]: a plan that is wrong by a fifth or so, the time left, and noise."""
-    observations = rng.normal(0.0, 0.1, (*waits_h.shape, len(spec.NAMES)))
+    observations = rng.normal(0.0, 0.1, (*waits_h.shape, len(spec.FEATURE_NAMES)))
     planned_h = waits_h * np.exp(rng.normal(0.0, 0.2, waits_h.shape))
     observations[..., spec.PLACES["plan_wait"]] = np.log1p(planned_h)
     observations[..., spec.PLACES["predecessor_left"]] = np.log1p(LEFT_S / HOUR_S)

@@ -21,7 +21,7 @@ from mirage.config.settings import NotifySettings, load_settings
 from mirage.database.chains import chains
 from mirage.database.events import audit, outbox
 from mirage.database.events.outbox import Notice, NoticeState
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.schema.engine import Store
 from mirage.database.schema.tables import notices
 from mirage.domain.chain import ChainId, Style
@@ -126,7 +126,7 @@ def test_a_digest_says_when_the_next_link_starts_and_how_often_links_gave_their_
     second = slurm_jobs.links(lab_store)[2]
     with lab_store.begin() as tx:
         chains.save_link(tx, 1, replace(second, returns=2, planned_start=NOW + 2 * HOUR))
-        snapshots.add_snapshot(tx, 1, NOW, {})
+        queue_sums.add_snapshot(tx, 1, NOW, {})
     with serving() as post:
         site = Site(lab_store, by_mail(post), clock=Clock(NOW + 120))
         site.post("at-risk", slurm_jobs.CHAIN)

@@ -48,7 +48,7 @@ def _scene(params: Params, seed: int = 5) -> tuple[Simulator, RunningStats, Hand
 
 def _plan(simulator: Simulator, seen: HandoverInput, memory: RunningStats) -> dict[str, float]:
     told = spec.invert_scaling(feature_vector.observe_simulator(simulator, seen, memory))
-    return dict(zip(spec.NAMES, told.tolist(), strict=True))
+    return dict(zip(spec.FEATURE_NAMES, told.tolist(), strict=True))
 
 
 def _plan_job(

@@ -13,12 +13,14 @@ from tests.support.paths import DOCS
 
 
 def test_every_number_has_one_name_one_scale_and_one_place() -> None:
-    assert len(set(spec.NAMES)) == len(spec.NAMES) == len(spec.SCALES)
-    assert [spec.NAMES[spec.PLACES[name]] for name in spec.NAMES] == list(spec.NAMES)
+    assert len(set(spec.FEATURE_NAMES)) == len(spec.FEATURE_NAMES) == len(spec.SCALES)
+    assert [spec.FEATURE_NAMES[spec.PLACES[name]] for name in spec.FEATURE_NAMES] == list(
+        spec.FEATURE_NAMES
+    )
 
 
 def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
-    paper = spec.NAMES[get_group_slice("paper")]
+    paper = spec.FEATURE_NAMES[get_group_slice("paper")]
     assert get_group_slice("paper") == slice(0, 42)
     assert (paper[0], paper[1], paper[17], paper[18]) == (
         "pending_jobs",
@@ -37,7 +39,7 @@ def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
 def test_the_groups_follow_each_other_without_gap() -> None:
     parts = [get_group_slice(group) for group in spec.GROUPS]
     assert [p.stop for p in parts[:-1]] == [p.start for p in parts[1:]]
-    assert parts[-1].stop == len(spec.NAMES)
+    assert parts[-1].stop == len(spec.FEATURE_NAMES)
 
 
 _TWO = {"a": (("x", Scaling.LOG), ("y", Scaling.LOG))}
@@ -65,7 +67,9 @@ def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
     assert spec.FINGERPRINT == "50625f786e9b8c5f36edd5f569517b898a5512f2646fb6df0de8d266089c6b30"
 
 
-@given(st.lists(st.floats(0, 1e9), min_size=len(spec.NAMES), max_size=len(spec.NAMES)))
+@given(
+    st.lists(st.floats(0, 1e9), min_size=len(spec.FEATURE_NAMES), max_size=len(spec.FEATURE_NAMES))
+)
 def test_scaling_can_be_undone(numbers: list[float]) -> None:
     raw = np.array(numbers)
     raw[spec.SCALES == Scaling.SIGNED_LOG_HOURS] *= -1.0
@@ -76,4 +80,4 @@ def test_scaling_can_be_undone(numbers: list[float]) -> None:
 
 def test_the_documentation_names_every_number() -> None:
     page = (DOCS / "reference" / "features.md").read_text(encoding="utf-8")
-    assert [name for name in spec.NAMES if f"`{name}`" not in page] == []
+    assert [name for name in spec.FEATURE_NAMES if f"`{name}`" not in page] == []

@@ -26,7 +26,7 @@ def test_numbers_say_how_long_and_how_late() -> None:
     left_s = np.array([4, 30]) * HOUR
     told = dict(
         zip(
-            twin_features.NAMES,
+            twin_features.FEATURE_NAMES,
             twin_features.compute_twin_features(np.stack([ANSWER] * 2), left_s).T,
             strict=True,
         )

@@ -14,7 +14,7 @@ from mirage.database.chains.decisions import NewDecision
 from mirage.database.chains.handover_outcomes import OutcomeSpan, count_while_away
 from mirage.database.chains.open_links import count_planned_standbys, list_overlapping_chains
 from mirage.database.events import audit
-from mirage.database.jobs import snapshots
+from mirage.database.jobs import queue_sums
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
@@ -135,7 +135,7 @@ def looks(store: Store, *instants: int) -> None:
     """Mirage looked at the queue at these instants."""
     with store.begin() as tx:
         for at in instants:
-            snapshots.add_snapshot(tx, 1, at, {})
+            queue_sums.add_snapshot(tx, 1, at, {})
 
 
 @pytest.mark.parametrize(

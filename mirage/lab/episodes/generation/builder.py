@@ -108,7 +108,7 @@ class _EpisodeObserver:
         self._link = world.build_handover_input(job, point)
         self._partition = get_partition_number(world.sim.params, job.partition)
         count = len(self._instant_s)
-        self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
+        self._observations = np.zeros((count, len(spec.FEATURE_NAMES)), dtype=np.float32)
         self._queue_rows = np.zeros((3, count), dtype=np.int32)
 
     def build_rows(self) -> Columns:
@@ -162,7 +162,7 @@ def describe_table(
         source=source,
         # As a file gives it back: lists for tuples.
         cluster=json.loads(json.dumps(cluster)),
-        features=spec.NAMES,
+        features=spec.FEATURE_NAMES,
         features_fingerprint=spec.FINGERPRINT,
         versions=versions or {},
         **asdict(settings),
@@ -176,7 +176,7 @@ def _assemble_columns(
     episodes: Sequence[Columns], instant_s: NDArray[np.int32]
 ) -> dict[str, TableColumn]:
     """Assemble the columns of a table from the rows of its episodes."""
-    count, width = len(instant_s), len(spec.NAMES)
+    count, width = len(instant_s), len(spec.FEATURE_NAMES)
     columns: dict[str, TableColumn] = {"instant_s": instant_s}
     for name in ("start_point", "predecessor_start", "predecessor_end"):
         columns[name] = np.array([rows[name] for rows in episodes], dtype=np.int64)

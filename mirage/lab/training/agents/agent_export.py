@@ -58,7 +58,7 @@ def export_net(net: Net, unit: AdvantageUnit, part: int) -> bytes:
     features = len(net.scaled.low)
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
     if part:
-        shapes |= {WINDOW_INPUT: (WINDOW, len(spec.NAMES)), KNOWN: (WINDOW,)}
+        shapes |= {WINDOW_INPUT: (WINDOW, len(spec.FEATURE_NAMES)), KNOWN: (WINDOW,)}
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # torch calls this exporter legacy; the new one needs another package.

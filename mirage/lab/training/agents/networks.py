@@ -244,7 +244,7 @@ class Net(nn.Module):
         self.register_buffer("unit_h", torch.tensor(1.0))
         self.blind = blind
         self.encoder = ENCODERS[encoder](features, **shape)
-        self._twin = features > len(spec.NAMES)
+        self._twin = features > len(spec.FEATURE_NAMES)
         width = self.encoder.width + self._twin
         self.told = nn.Linear(width, 4)
         """The heads: I, O, late, wait."""
@@ -273,7 +273,7 @@ class Net(nn.Module):
         """
         hidden, imbalance = self.encoder(self._prepare_input(net_input))
         if self._twin:
-            # P(late), the last of `twin_features.NAMES`; it is never 0 or 1.
+            # P(late), the last of `twin_features.FEATURE_NAMES`; it is never 0 or 1.
             late = net_input.now[:, -1:]
             hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance

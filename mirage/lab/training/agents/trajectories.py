@@ -27,7 +27,7 @@ class Trajectories:
     observations: Observations
     """[E, T, F], without the twin's numbers."""
     twin_features: Observations | None = None
-    """[E, D + 1, len(twin_features.NAMES)]: the twin's numbers, if agents learn from the twin."""
+    """[E, D + 1, len(twin_features.FEATURE_NAMES)]: the twin's numbers, if agents learn from it."""
 
     @classmethod
     def from_tables(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:

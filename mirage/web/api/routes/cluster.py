@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from mirage.database.jobs import job_history, queue_summary, snapshots
+from mirage.database.jobs import job_history, queue_summary, queue_sums
 from mirage.database.jobs.job_history import JobFilter
 from mirage.database.operations.modes_in_force import read_modes
 from mirage.database.schema.engine import Transaction
@@ -55,11 +55,11 @@ def get_cluster(context: Context, reader: Reader, tx: Reading) -> cluster_schema
 def _read_sums(
     tx: Transaction, cluster_id: int, *, with_nodes: bool
 ) -> cluster_schemas.ClusterSums:
-    latest = snapshots.find_latest_snapshot(tx, cluster_id)
+    latest = queue_sums.find_latest_snapshot(tx, cluster_id)
     if latest is None:
         return cluster_schemas.ClusterSums()
     merged: dict[str, Any] = {}
-    for row in snapshots.list_snapshots(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
+    for row in queue_sums.list_snapshots(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
         merged |= row.features
     if not with_nodes:
         merged = {name: value for name, value in merged.items() if name not in _NODE_SUMS}

@@ -283,7 +283,7 @@ def test_what_rules_read_is_what_the_simulator_shows() -> None:
 def test_a_table_says_what_it_was_made_from() -> None:
     params, settings = small.params(), small.settings()
     metadata = small.build_episodes(params, small.trace(1), settings).metadata
-    assert metadata.features == spec.NAMES
+    assert metadata.features == spec.FEATURE_NAMES
     assert metadata.features_fingerprint == spec.FINGERPRINT
     assert metadata.cluster["max_jobs_pu"] == 3
     assert (metadata.since, metadata.until) == (settings.since, settings.until)

@@ -30,19 +30,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_its_graph_says_what_the_network_says(encoder: str, tmp_path: Path) -> None:
     made, of = plan("policy-gradient", encoder, changes=BRIEF), runs(twin=True)
     agent = fit(made, tmp_path, of)
-    assert len(agent.net.scaled.low) == len(spec.NAMES) + len(twin_features.NAMES)
+    assert len(agent.net.scaled.low) == len(spec.FEATURE_NAMES) + len(twin_features.FEATURE_NAMES)
     graph = agent_export.export_net(agent.net, made.unit, made.part)
     apart = agent_export.measure_parity(graph, agent.net, made.unit, made.part, of)
     assert max(apart.values()) < 1e-4
 
 
 def test_it_begins_with_the_odds_of_being_late_that_the_twin_gives() -> None:
-    net = plan("dqn", "mlp").create_net(len(spec.NAMES) + len(twin_features.NAMES)).eval()
-    now = torch.zeros(2, len(spec.NAMES) + len(twin_features.NAMES))
+    net = (
+        plan("dqn", "mlp")
+        .create_net(len(spec.FEATURE_NAMES) + len(twin_features.FEATURE_NAMES))
+        .eval()
+    )
+    now = torch.zeros(2, len(spec.FEATURE_NAMES) + len(twin_features.FEATURE_NAMES))
     now[:, -1] = torch.tensor([0.1, 0.9])
     # What the encoder makes of it besides is the same.
     net.scaled.deviation[-1] = torch.inf
-    sight = NetInput(now, torch.zeros(2, 0, len(spec.NAMES)), torch.zeros(2, 0))
+    sight = NetInput(now, torch.zeros(2, 0, len(spec.FEATURE_NAMES)), torch.zeros(2, 0))
     late = net(sight, torch.full((2,), 0.5)).late.detach()
     assert float(late[1] - late[0]) == pytest.approx(2 * np.log(9), rel=1e-4)
 
@@ -50,7 +54,7 @@ def test_it_begins_with_the_odds_of_being_late_that_the_twin_gives() -> None:
 def test_its_card_names_the_twins_numbers(folder: Path, tmp_path: Path) -> None:
     card = json.loads((folder / CARD).read_text())
     assert card["twin"] == twin_features.FINGERPRINT
-    assert len(card["seen"]["low"]) == len(spec.NAMES) + len(twin_features.NAMES)
+    assert len(card["seen"]["low"]) == len(spec.FEATURE_NAMES) + len(twin_features.FEATURE_NAMES)
     other = damaged(folder, tmp_path, twin="0" * 64)
     with pytest.raises(UnfitModel, match="other numbers of the twin than this program's"):
         Artefact.load(other)

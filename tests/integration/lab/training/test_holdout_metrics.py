@@ -153,10 +153,10 @@ def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     metadata = replace(
         made.metadata,
         time_limit_s=1800,
-        features=spec.NAMES,
+        features=spec.FEATURE_NAMES,
         features_fingerprint=spec.FINGERPRINT,
     )
-    seen = np.zeros((12, 4, len(spec.NAMES)), dtype=np.float32)
+    seen = np.zeros((12, 4, len(spec.FEATURE_NAMES)), dtype=np.float32)
     columns = {name: made._columns[name] for name in made._columns} | {"observations": seen}
     short = EpisodeTable(metadata, columns)
     judging = HoldoutMetrics(Rows.from_tables([short], EVERY), [short], EVERY)

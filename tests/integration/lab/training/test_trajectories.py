@@ -38,7 +38,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
     later = queue_table(8, seed=1, first=int(TABLE.start_point[-1]) + 86400)
     tables = [queue_tables.add_forecasts(made) for made in (later, TABLE)]
     made = Trajectories.from_tables(tables, 6, twin=True)
-    plain, told = len(spec.NAMES), len(twin_features.NAMES)
+    plain, told = len(spec.FEATURE_NAMES), len(twin_features.FEATURE_NAMES)
     sight = made.build_input(12)
     now = sight.now.numpy().reshape(16, 5, plain + told)
     assert sight.past.shape[2] == plain
