@@ -38,8 +38,8 @@ def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> 
 
 
 def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
-    """Compute the features [..., len(FEATURE_NAMES)] from quantiles [..., 19] and the predecessor's time
-    left, in seconds."""
+    """Compute the features [..., len(FEATURE_NAMES)] from quantiles [..., 19] and the predecessor's
+    time left, in seconds."""
     wait_h = np.asarray(quantile_s, dtype=np.float64) / HOUR_S
     left_h = np.asarray(left_s, dtype=np.float64)[..., None] / HOUR_S
     shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])

@@ -21,7 +21,8 @@ class Rows:
     acts then."""
 
     observations: Observations
-    """[E, D, F], in the order of `spec.FEATURE_NAMES`; with the twin, `twin_features.FEATURE_NAMES` follow."""
+    """[E, D, F], in the order of `spec.FEATURE_NAMES`; with the twin, those of `twin_features`
+    follow."""
     outcome_h: Floats
     """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
     left_h: Floats
@@ -119,8 +120,10 @@ def list_decision_instants(instants: int, every: int) -> Ints:
 
 
 def build_twin_features(table: EpisodeTable, instants: Ints) -> Observations:
-    """Build the twin's features [E, len(taken), len(twin_features.FEATURE_NAMES)]. Raises InputError if
-    the table lacks the twin's forecasts."""
+    """Build the twin's features [E, len(taken), len(twin_features.FEATURE_NAMES)].
+
+    Raises InputError if the table lacks the twin's forecasts.
+    """
     if table.twins is None:
         raise InputError(
             f"A table of {table.metadata.trace} lacks the twin's forecasts: make it with "

@@ -13,10 +13,9 @@ from tests.support.paths import DOCS
 
 
 def test_every_number_has_one_name_one_scale_and_one_place() -> None:
-    assert len(set(spec.FEATURE_NAMES)) == len(spec.FEATURE_NAMES) == len(spec.SCALES)
-    assert [spec.FEATURE_NAMES[spec.PLACES[name]] for name in spec.FEATURE_NAMES] == list(
-        spec.FEATURE_NAMES
-    )
+    names = list(spec.FEATURE_NAMES)
+    assert len(set(names)) == len(names) == len(spec.SCALES)
+    assert [names[spec.PLACES[name]] for name in names] == names
 
 
 def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
