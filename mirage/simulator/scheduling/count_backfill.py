@@ -47,9 +47,9 @@ NEVER: Final = -2
 
 
 @inline_kernel
-def round_to_grid(at: int, grid: int) -> int:
+def round_to_grid(instant: int, grid: int) -> int:
     """Round an instant up to the planning grid, in seconds."""
-    return (at + grid - 1) // grid * grid
+    return (instant + grid - 1) // grid * grid
 
 
 @inline_kernel

@@ -1,7 +1,7 @@
 """Runs Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
 
 from mirage.domain.arrays import Ints
-from mirage.simulator.arrays.jit import cut, inline_kernel, kernel, ones
+from mirage.simulator.arrays.jit import count_ones, cut, inline_kernel, kernel
 from mirage.simulator.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
@@ -161,7 +161,7 @@ def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> 
     n = 0
     for w in range(idle.size):
         available[w] = idle[w] & usable[w]
-        n += ones(available[w])
+        n += count_ones(available[w])
     return n >= section(state, LIVE)[slot * RECORD + NODES]
 
 
