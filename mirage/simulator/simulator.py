@@ -174,8 +174,8 @@ class Simulator:
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
     def _apply_move(self, move: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a move, and return its result. The next call that returns events returns those of the
-        move too."""
+        """Make a move, and return its result. The next call that returns events returns those of
+        the move too."""
         result = self.arena.apply_move(move, *arguments)
         self._events += self._event_log.read_events(self.arena.state)
         return result
@@ -244,8 +244,8 @@ class Simulator:
         return simulator
 
     def _submit_of_queue(self, job: SimJob) -> int:
-        """Submit like `inject` to a simulator without forks, and return the slot. Nothing is searched
-        for or copied, as a queue may have tens of thousands of jobs."""
+        """Submit like `inject` to a simulator without forks, and return the slot. Nothing is
+        searched for or copied, as a queue may have tens of thousands of jobs."""
         if job.job_id in self._event_log.injected:
             raise ClusterRefused(f"job id {job.job_id} is taken")
         return self._submit(job, job.job_id or self._next_id, self.now)
