@@ -228,7 +228,7 @@ def _parse_whole_number(config: Mapping[str, str], key: str, notes: list[str]) -
 
 
 def _parse_seconds(text: str) -> int:
-    """Return seconds; 0: not given, or for ever."""
+    """Return seconds; 0: the text is missing, cannot be parsed, or is no limit."""
     try:
         seconds = parse_time_limit(text)
     except MalformedText:
