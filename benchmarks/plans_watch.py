@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
-from tests.support.handover.scene import Ran, Scene
+from tests.support.handover.scene import Scene, ScriptRun
 
 DEFAULT_OVERLAP_S = 4 * 3600
 ROUNDING_S = MINUTE
@@ -109,7 +109,7 @@ class Watch:
         self._resumed_at.clear()
         self.resume_dead()
         self._look_now()
-        runs = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
+        runs = {chain: self.scene.list_runs(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
         time.sleep(1)  # until accounting has the records
         records = read_links(self.scene)
@@ -139,7 +139,7 @@ class Watch:
             now = self.scene.testbed.now()
             if chain in self.live or not self.looks or now < self._resumed_at.get(chain, 0):
                 continue
-            is_ended = has_ended(self.scene.ran(spec.name), spec)
+            is_ended = has_ended(self.scene.list_runs(spec.name), spec)
             if not is_ended and self._has_no_successor(chain):
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
                       f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
@@ -223,7 +223,7 @@ def find_double_standbys(
     return offences
 
 
-def has_ended(ran: Sequence[Ran], spec: ChainSpec) -> bool:
+def has_ended(ran: Sequence[ScriptRun], spec: ChainSpec) -> bool:
     """Return whether the last link's script has begun; the link is not in the queue any more."""
     return any(run.link == spec.links for run in ran)
 
@@ -317,7 +317,7 @@ def list_twin_runs(records: Sequence[LinkRecord]) -> list[tuple[LinkRecord, Link
 
 
 def find_two_writers(
-    ran: Sequence[Ran], records: Sequence[LinkRecord], spec: ChainSpec
+    ran: Sequence[ScriptRun], records: Sequence[LinkRecord], spec: ChainSpec
 ) -> list[str]:
     """Return, in words, the links whose script ran twice, or beside the one before (sequential)."""
     ends = {record.job: record.end for record in records}

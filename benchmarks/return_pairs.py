@@ -30,7 +30,7 @@ from urllib.error import HTTPError
 from benchmarks.plans_rpcs import CallCount, submit_plain
 from benchmarks.plans_scene import HOUR, MINUTE, open_scene, read_chain_id
 from benchmarks.plans_watch import ChainSpec
-from tests.support.handover.scene import Ran, Scene
+from tests.support.handover.scene import Scene, ScriptRun
 
 POLICY = "quantile"
 RETURNS, HOLDS, PLAIN = "returns", "holds", "plain"
@@ -88,7 +88,7 @@ class Sentences:
             return
         self._looked_at = now
         for name, chain in self.chains.items():
-            ran = self.scene.ran(name)
+            ran = self.scene.list_runs(name)
             if not ran or now < ran[-1].start + LIMIT_MIN * MINUTE / 2:
                 continue
             key = (name, ran[-1].link + 1)
@@ -106,7 +106,9 @@ class Sentences:
     def judge(self) -> list[Sentence]:
         """Return those of links whose script has begun since."""
         began = {
-            (name, run.link): run.start for name in self.chains for run in self.scene.ran(name)
+            (name, run.link): run.start
+            for name in self.chains
+            for run in self.scene.list_runs(name)
         }
         sentences = []
         for key, text in self.texts.items():
@@ -145,13 +147,13 @@ def measure_load(
 
     def is_over() -> bool:
         sentences.look()
-        return all(len(scene.ran(name)) >= links for name in names.values())
+        return all(len(scene.list_runs(name)) >= links for name in names.values())
 
     scene.testbed.wait_until(is_over, 6 * links * HOUR, f"the last links, {load}")
     _cancel_chains(scene)
     spans = _read_spans(scene)
     return {
-        kind: list_handovers(scene.ran(name), spans[name]) for kind, name in names.items()
+        kind: list_handovers(scene.list_runs(name), spans[name]) for kind, name in names.items()
     }, sentences.judge()
 
 
@@ -177,7 +179,7 @@ def _read_spans(scene: Scene) -> dict[str, dict[int, tuple[int, int]]]:
     return spans
 
 
-def list_handovers(runs: Sequence[Ran], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
+def list_handovers(runs: Sequence[ScriptRun], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
     """Return the hand-overs of a chain, by its scripts' own lines and accounting.
 
     A job whose script never began is a return of the link that began next.
@@ -215,7 +217,7 @@ def _count_rpcs(scene: Scene, kind: str) -> tuple[int, int]:
 
     def is_over() -> bool:
         count.look()
-        return len(scene.ran(spec.name)) >= spec.links
+        return len(scene.list_runs(spec.name)) >= spec.links
 
     scene.testbed.wait_until(is_over, 8 * HOUR, f"the last link of {spec.name}")
     count.look()

@@ -86,7 +86,7 @@ def _deciders(scene: Scene, names: list[str]) -> set[str]:
     """
     last: dict[tuple[str, int], tuple[int, str]] = {}
     for name in names:
-        items = scene.api(f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions")["items"]
+        items = scene.api(f"/api/v1/chains/{scene.list_runs(name)[0].chain}/decisions")["items"]
         for decision in items:
             if decision["policy"] != "guard":
                 key = (name, decision["link"])

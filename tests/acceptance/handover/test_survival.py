@@ -17,11 +17,11 @@ LONG_S = 1800
 
 
 def _is_running(scene: Scene, name: str, link: int) -> bool:
-    return any(r.link == link and r.end is None for r in scene.ran(name))
+    return any(r.link == link and r.end is None for r in scene.list_runs(name))
 
 
 def _order(scene: Scene, name: str) -> list[int]:
-    return [r.link for r in scene.ran(name)]
+    return [r.link for r in scene.list_runs(name)]
 
 
 @testbed_with(_FAST)
@@ -52,7 +52,7 @@ def test_a_restarted_service_adopts_and_repeats_nothing(scene: Scene) -> None:
         lambda: scene.finished("a", 4) and scene.finished("b", 4), 10800, "the ends"
     )
     assert _order(scene, "a") == _order(scene, "b") == [1, 2, 3, 4]
-    chain_b = scene.ran("b")[0].chain
+    chain_b = scene.list_runs("b")[0].chain
     adopted = [detail for event, chain, detail in scene.audit() if event == "adopted"]
     assert [e for e, c, _ in scene.audit() if c == chain_b and e == "adopted"] == ["adopted"]
     assert adopted
@@ -130,12 +130,12 @@ def test_a_link_that_was_cancelled_while_it_waited_hands_nothing_over(scene: Sce
     scene.testbed.wait_until(lambda: scene.finished("a", 2), 10800, "the end of link 3")
     assert _order(scene, "a") == [1, 3]
     scene.testbed.wait_until(lambda: _chain_state(scene) == "finished", 3600, "the chain's end")
-    third = scene.ran("a")[1].job_id
+    third = scene.list_runs("a")[1].job_id
     gap_s = _read_instants(scene, third)[0] - _read_instants(scene, first)[1]
     assert gap_s < LONG_S, "link 2 was cancelled at the beginning of link 1"
     (handover,) = scene.show_chain("a")["handovers"]
     (listed,) = scene.api("/api/v1/handovers")["items"]
-    (served,) = scene.api(f"/api/v1/chains/{scene.ran('a')[0].chain}/timeline")["handovers"]
+    (served,) = scene.api(f"/api/v1/chains/{scene.list_runs('a')[0].chain}/timeline")["handovers"]
     assert (listed["predecessor"], listed["successor"]) == (first, third)
     for found in (handover, listed, served):
         assert (found["link"], round(found["interruption_h"] * 3600)) == (3, gap_s)

@@ -46,7 +46,7 @@ echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ScriptRun:
     """One run of alice's script, as the script itself wrote it: nothing here is from Mirage."""
 
     chain: str
@@ -129,23 +129,23 @@ class Scene:
     def log(self, name: str) -> Path:
         return self.root / "alice" / f"{name}.log"
 
-    def ran(self, name: str) -> list[Ran]:
+    def list_runs(self, name: str) -> list[ScriptRun]:
         """Return the links of that chain whose script started, in the order of their starts."""
         log = self.log(name)
         lines = log.read_text().splitlines() if log.exists() else []
         ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
         return [
-            Ran(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
+            ScriptRun(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
             for w in map(str.split, lines)
             if w[0] == "start"
         ]
 
     def finished(self, name: str, links: int) -> bool:
-        runs = self.ran(name)
+        runs = self.list_runs(name)
         return len(runs) == links and all(run.end is not None for run in runs)
 
     def handovers(self, name: str) -> list[Handover]:
-        runs = self.ran(name)
+        runs = self.list_runs(name)
         return [
             Handover(before.end, after.start)
             for before, after in itertools.pairwise(runs)
@@ -270,7 +270,7 @@ class Scene:
 
     def show_chain(self, name: str) -> dict[str, Any]:
         """Wait until the service knows the chain; return the service's answer about it."""
-        path = f"/api/v1/chains/{self.ran(name)[0].chain}"
+        path = f"/api/v1/chains/{self.list_runs(name)[0].chain}"
         answers: list[dict[str, Any]] = []
 
         def is_known() -> bool:
