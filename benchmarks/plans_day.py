@@ -54,11 +54,11 @@ def draw_hours(hours: int, seed: int) -> list[int]:
     return sorted(hours_up)
 
 
-def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> None:
-    """Let the hours pass; the service runs in those of `up`."""
+def live_through(scene: Scene, watch: Watch, hours_up: Sequence[int], hours: int) -> None:
+    """Let the hours pass; the service runs in those of `hours_up`."""
     began = scene.testbed.now()
     for hour in range(hours):
-        if hour in up:
+        if hour in hours_up:
             scene.launch_service()
         let_pass(scene, watch, began + (hour + 1) * HOUR - scene.testbed.now())
         scene.stop_service(signal.SIGKILL)
@@ -66,8 +66,8 @@ def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> N
 
 def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
     """Return the offences of such a day; prints what happened."""
-    up = draw_hours(hours, seed)
-    print(f"seed {seed}: the service is up in the hours {up} of {hours}", flush=True)
+    hours_up = draw_hours(hours, seed)
+    print(f"seed {seed}: the service is up in the hours {hours_up} of {hours}", flush=True)
     with open_scene() as scene:
         scene.start_service()  # makes the database
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
@@ -77,7 +77,7 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
         watch.chains = {spec.submit(scene): spec for spec in CHAINS[::2]}
         scene.stop_service(signal.SIGKILL)
         watch.chains |= {spec.submit(scene): spec for spec in CHAINS[1::2]}
-        live_through(scene, watch, up, hours)
+        live_through(scene, watch, hours_up, hours)
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
         print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
