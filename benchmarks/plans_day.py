@@ -71,7 +71,7 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
     with open_scene() as scene:
         scene.start_service()  # makes the database
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-        scene.testbed.wait_until(lambda: scene.submitted() > 16, WARM_UP_S, "bob's jobs")
+        scene.testbed.wait_until(lambda: scene.count_submitted() > 16, WARM_UP_S, "bob's jobs")
         watch = Watch(scene, {})
         let_pass(scene, watch, WARM_UP_S)
         watch.chains = {spec.submit(scene): spec for spec in CHAINS[::2]}
@@ -80,7 +80,7 @@ def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
         live_through(scene, watch, hours_up, hours)
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
-        print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
+        print(f"{watch.looks} looks at the queue; {scene.count_submitted()} jobs of bob's")
         events = Counter(event for event, _, _ in scene.audit())
         counts = ", ".join(f"{event} {count}" for event, count in sorted(events.items()))
         print(f"the service's audit: {counts}")

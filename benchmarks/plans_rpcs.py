@@ -120,7 +120,7 @@ def measure_chain(scene: Scene, log: CommandLog, name: str, links: int) -> Cost:
 
     def is_over() -> bool:
         count.look()
-        return scene.finished(name, links)
+        return scene.is_finished(name, links)
 
     scene.testbed.wait_until(is_over, 2 * links * LIMIT_MIN * MINUTE, f"the end of {name}")
     time.sleep(2 * _LOOK_S)

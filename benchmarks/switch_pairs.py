@@ -232,7 +232,9 @@ def measure_links(scene: Scene, *loads: str) -> list[LinksUsed]:
 def _measure_load(scene: Scene, load: str) -> list[LinksUsed]:
     if load == "full":
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-        scene.testbed.wait_until(lambda: scene.submitted() >= 16 + 8, 2 * HOUR, "a full cluster")
+        scene.testbed.wait_until(
+            lambda: scene.count_submitted() >= 16 + 8, 2 * HOUR, "a full cluster"
+        )
     names = {service: f"{load}-{service.split()[0]}" for service in _SERVICE}
     for service, options in _SERVICE.items():
         name, style = names[service], "switch"

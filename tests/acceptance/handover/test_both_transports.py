@@ -79,7 +79,7 @@ def test_a_service_hands_over(scene: Scene, transport: object) -> None:
         _await(scene, lambda: _refused(scene, "asks"), "a refused pin")
         for link in (2, 3):
             scene.let_end("a", link)
-        _await(scene, lambda: scene.finished("a", 3), "the end of the chain")
+        _await(scene, lambda: scene.is_finished("a", 3), "the end of the chain")
         assert _begun(scene) == [1, 2, 3]
 
 

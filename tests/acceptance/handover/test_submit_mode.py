@@ -10,7 +10,7 @@ from tests.support.slurm_testbed import TestbedSettings
 @pytest.mark.slurm
 @testbed_with(TestbedSettings())  # in real time, for which the link's own time-outs are made
 def test_the_running_link_submits_the_next_one_when_the_service_says_so(scene: Scene) -> None:
-    scene.start_service(policy="at-once", more="[polling]\nqueue_s = 2\n")
+    scene.start_service(policy="at-once", extra_config="[polling]\nqueue_s = 2\n")
     options = ["--mirage-mode=submit", "--mirage-min-runtime=0"]
     scene.submit_chain("a", links=2, run_s=None, limit_min=30, options=options)
     scene.testbed.wait_until(

@@ -22,7 +22,7 @@ from mirage.twin.forecast import Futures, Probe, TwinForecast
 from mirage.twin.piecework import Piecework
 from mirage.twin.twin_features import LEVELS
 from tests.integration.provision.test_cluster_observer import PAIR, POINT, Watching, worker
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 
 LINK = HandoverInput(
     nodes=1,
@@ -48,7 +48,7 @@ class AsksTwinAlone(Watching):
 def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path: Path) -> None:
     """The same hand-over, through queue and database and through the replay: other dice, and fewer
     futures where they settle the decision. So the medians agree about, not the samples."""
-    jobs, settings = workload(3, jobs=400), PAIR
+    jobs, settings = generate_jobs(3, jobs=400), PAIR
     world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
     assert world is not None
     asking = TwinTableRequest(PARAMS, jobs, settings, "pair", (POINT,))
@@ -80,7 +80,7 @@ def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path:
 def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store) -> None:
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=3600.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
@@ -97,7 +97,7 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store
 def test_a_policy_waits_for_the_twins_turn_while_there_is_time(sqlite_store: Store) -> None:
     """Another rule might free meanwhile, which cannot be taken back."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
@@ -237,7 +237,7 @@ def test_a_round_that_fails_is_an_answer_for_ten_minutes() -> None:
 def test_the_worker_asks_between_two_ticks(sqlite_store: Store) -> None:
     """A tick may not ask at all here, and the second one decides by an answer."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(

@@ -10,7 +10,7 @@ from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import SimJob
 from mirage.twin.futures.submission_history import KEPT_S, NONE, SubmissionHistory
 from tests.support.jobs import make_job
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 from tests.support.simulator.jobs import make_sim_job
 
 LIMIT_S = 4 * HOUR
@@ -81,7 +81,7 @@ def test_a_fork_hears_by_itself() -> None:
 
 
 def test_accounting_tells_what_events_tell() -> None:
-    jobs, now = workload(3), BEGIN + 30 * HOUR
+    jobs, now = generate_jobs(3), BEGIN + 30 * HOUR
     simulator = Simulator(PARAMS, jobs, now=BEGIN - 1)
     heard = SubmissionHistory(BEGIN - 1)
     heard.record_events(simulator.advance(now), {j.job_id: j for j in jobs}.get)
