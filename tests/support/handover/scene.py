@@ -233,8 +233,8 @@ class Scene:
         """Start `mirage serve` as the account mirage, an Operator and not root, and wait for it.
 
         It runs in the cluster's time. `policy` is the default policy; None: the product's.
-        `extra_config` is added to the configuration file, `cluster` to its table [cluster]. `path` is
-        the PATH on which the service finds Slurm's commands. `module` is the program to run.
+        `extra_config` is added to the configuration file, `cluster` to its table [cluster]. `path`
+        is the PATH on which the service finds Slurm's commands. `module` is the program to run.
         """
         self._configure(policy, extra_config, cluster)
         self.mirage("db", "upgrade")

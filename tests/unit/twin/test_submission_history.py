@@ -145,9 +145,9 @@ def test_a_requeued_job_was_submitted_once_and_only_its_last_run_is_over(gap_s: 
     history = SubmissionHistory.from_accounting(PARAMS, [second, first], BEGIN - 1, BEGIN + HOUR)
     waiting = history.list_submissions(0, BEGIN + HOUR)
     assert (waiting.start.tolist(), waiting.end.tolist()) == ([NONE], [NONE])
-    assert not history.run_times.build_shares().all_held.any()
+    assert not history.run_times.build_shares().all_counts.any()
     over = SubmissionHistory.from_accounting(PARAMS, [second, first], BEGIN - 1, end)
     found = over.list_submissions(0, end)
     assert (found.at.tolist(), found.start.tolist()) == ([BEGIN], [BEGIN + 2 * HOUR])
     assert found.end.tolist() == [end]
-    assert over.run_times.build_shares().all_held.sum() == 1
+    assert over.run_times.build_shares().all_counts.sum() == 1
