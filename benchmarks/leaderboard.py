@@ -199,12 +199,12 @@ def _format_window(board: Board, window: str) -> Iterator[str]:
 
 def _format_points(board: Board, window: str) -> Iterator[str]:
     """Format `auto` at the prices that gave each bound of overlap in its model's training weeks."""
-    plain = board.judge(window, PRICE)["reactive"]["all"]
+    reactive = board.judge(window, PRICE)["reactive"]["all"]
     for point in board.read_card(SHIPPED, _get_cluster(window))["operating_points"]:
         if point["nodes"] != WINDOWS[window].nodes or point["price"] is None:
             continue
         figures = board.judge(window, point["price"])["auto"]["all"]
-        reduction = _format_reduction(figures["interruption_h"], plain["interruption_h"])
+        reduction = _format_reduction(figures["interruption_h"], reactive["interruption_h"])
         yield (
             f"| {window} | {point['overlap_at_most_h']} | {point['price']} "
             f"| {figures['overlap_h']:.2f} | {figures['interruption_h']:.2f} | {reduction} "
@@ -220,13 +220,14 @@ def _format_beside_paper(board: Board, window: str) -> Iterator[str]:
     """Format how much less interruption `auto` leaves than plain Slurm, by load class."""
     policies = board.judge(window, PRICE)
     for load in LOADS:
-        plain, auto = policies["reactive"][load], policies["auto"][load]
-        if not plain["episodes"]:
+        reactive, auto = policies["reactive"][load], policies["auto"][load]
+        if not reactive["episodes"]:
             continue
-        reduction = _format_reduction(auto["interruption_h"], plain["interruption_h"])
+        reduction = _format_reduction(auto["interruption_h"], reactive["interruption_h"])
         yield (
-            f"| {window} | {load} ({plain['episodes']}) | {plain['interruption_h']:.2f} "
-            f"| {auto['interruption_h']:.2f} | {reduction} | {plain['zero_interruption_pct']:.0f} "
+            f"| {window} | {load} ({reactive['episodes']}) | {reactive['interruption_h']:.2f} "
+            f"| {auto['interruption_h']:.2f} | {reduction} "
+            f"| {reactive['zero_interruption_pct']:.0f} "
             f"| {auto['zero_interruption_pct']:.0f} | {auto['overlap_h']:.2f} |"
         )
 
@@ -235,9 +236,9 @@ def _format_training(board: Board, cluster: str) -> Iterator[str]:
     for family in board.families:
         card = board.read_card(family, cluster)
         policies = card["metrics"]["policies"]
-        family_row, plain = policies[family]["all"], policies["reactive"]["all"]
+        family_row, reactive = policies[family]["all"], policies["reactive"]["all"]
         yield (
-            f"| {cluster} | {family} | {card['wall_s']:.0f} | {plain['cost_h']:.2f} "
+            f"| {cluster} | {family} | {card['wall_s']:.0f} | {reactive['cost_h']:.2f} "
             f"| {family_row['cost_h']:.2f} | {_with_interval(family_row, 'gap_closed', '.2f')} |"
         )
 

@@ -176,9 +176,11 @@ class RunningStats:
 
     def record_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
         """Record the events that one call of a simulator returned, in their order."""
-        ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
+        ended_jobs = (
+            {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
+        )
         for event in events:
-            record = ended.get(event.job_id) or simulator.find(event.job_id)
+            record = ended_jobs.get(event.job_id) or simulator.find(event.job_id)
             if record is not None:
                 self._record_event(event, record)
 

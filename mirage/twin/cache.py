@@ -132,10 +132,12 @@ class TwinCache:
         """Begin a round about the groups that are due, unless one is under way; and go on with the
         round for as long as a tick may. The group that has waited longest is asked about first."""
         began_at, self._now = self.clock(), now
-        due = [] if self.round.is_under_way else self._list_due(groups, now)
-        if due:
+        due_groups = [] if self.round.is_under_way else self._list_due(groups, now)
+        if due_groups:
             self._forget_answers(now)
-            self.round.begin(self._keep_answers(ask(due), [group.key for group in due], now))
+            self.round.begin(
+                self._keep_answers(ask(due_groups), [group.key for group in due_groups], now)
+            )
         self.round.go_on(self.budget_s - (self.clock() - began_at))
 
     def _keep_answers(
@@ -158,8 +160,10 @@ class TwinCache:
 
     def _list_due(self, groups: Sequence[TwinGroup], now: int) -> list[TwinGroup]:
         ages_s = {group.key: self._compute_age_s(group, now) for group in groups}
-        due = [group for group in groups if ages_s[group.key] >= min(REFRESH_AFTER_S, group.part_s)]
-        return sorted(due, key=lambda group: -ages_s[group.key])
+        due_groups = [
+            group for group in groups if ages_s[group.key] >= min(REFRESH_AFTER_S, group.part_s)
+        ]
+        return sorted(due_groups, key=lambda group: -ages_s[group.key])
 
     def _compute_age_s(self, group: TwinGroup, now: int) -> float:
         answer = self._answers.get(group.key)

@@ -18,5 +18,7 @@ def map_node_numbers(
 
 
 def format_some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    unnamed_count = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (
+        f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    )

@@ -170,11 +170,11 @@ class SlurmEstimate(SimplePolicy):
 
 def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
     """Free the standby if the time left is at most `lead_s`."""
-    left, lead = _format_span(view.time_left_s), _format_span(lead_s)
+    left_text, lead_text = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
-        action, reason = Action.FREE, f"{left} remain, no more than the lead of {lead}"
+        action, reason = Action.FREE, f"{left_text} remain, no more than the lead of {lead_text}"
     else:
-        action, reason = Action.WAIT, f"{left} remain, more than the lead of {lead}"
+        action, reason = Action.WAIT, f"{left_text} remain, more than the lead of {lead_text}"
     return Decision(
         action=action,
         reason=reason,

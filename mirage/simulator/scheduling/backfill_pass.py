@@ -203,9 +203,9 @@ def choose_nodes_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
         choose_idle_nodes(state, work, live[record + NODES], section(state, UP_BITS))
         return True
     copy_node_list(state, slot, section(work, WANTED))
-    wanted = section(work, WANTED)
-    copy_into(wanted, section(work, CHOSEN))
-    return is_node_list_usable(state, site, live, record, section(state, UP_BITS), wanted)
+    wanted_nodes = section(work, WANTED)
+    copy_into(wanted_nodes, section(work, CHOSEN))
+    return is_node_list_usable(state, site, live, record, section(state, UP_BITS), wanted_nodes)
 
 
 @kernel

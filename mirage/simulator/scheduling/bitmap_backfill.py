@@ -131,9 +131,9 @@ def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, is_pinned: 
 @kernel
 def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
     """Return whether a row of a table has all the wanted nodes, and all of them are usable."""
-    usable, wanted = section(work, USABLE), section(work, WANTED)
+    usable, wanted_nodes = section(work, USABLE), section(work, WANTED)
     for w in range(row.size):  # noqa: SIM110 no generators in kernels
-        if wanted[w] & ~(usable[w] & row[w]):
+        if wanted_nodes[w] & ~(usable[w] & row[w]):
             return False
     return True
 

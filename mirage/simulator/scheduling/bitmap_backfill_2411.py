@@ -135,7 +135,7 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
     A reservation hinders it by keeping every node, or one that a pinned job of whole nodes must
     have. Each such reservation sends the job to its own end.
     """
-    live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
+    live, wanted_nodes, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
     spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     is_pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
     r = 0
@@ -144,7 +144,7 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
         overlaps = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
         if overlaps and (
             count_shared_nodes(kept_nodes, kept_nodes) == site[SITE_NODES]
-            or (is_pinned and count_shared_nodes(kept_nodes, wanted) > 0)
+            or (is_pinned and count_shared_nodes(kept_nodes, wanted_nodes) > 0)
         ):
             begin, r = spans[2 * r + 1], 0
         else:

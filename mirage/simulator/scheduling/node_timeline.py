@@ -33,14 +33,14 @@ from mirage.simulator.slurm_release import V24_11
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     """Begin with one map of all nodes that are up. Before 24.11 it is also cut at the
     reservations."""
-    begins, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
+    begins, bits, up_nodes = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
     ready, members = section(work, READY), section(site, PARTITION_BITS)
     words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
     begins[0], begins[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
     for w in range(words):
-        bits[w * begins.size] = up[w]
+        bits[w * begins.size] = up_nodes[w]
     for i in range(members.size):
-        ready[i] = members[i] & up[i % words]
+        ready[i] = members[i] & up_nodes[i % words]
     work[MAPS] = 1
     section(work, MAP_GAINS)[0] = 0
     if site[SITE_RELEASE] >= V24_11:

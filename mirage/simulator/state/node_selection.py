@@ -384,12 +384,12 @@ def sum_slice(values: Ints, first: int, end: int) -> int:
 
 @kernel
 def is_node_list_usable(
-    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, wanted: Ints
+    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, wanted_nodes: Ints
 ) -> bool:
     """Return whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
     for node in range(site[SITE_NODES]):
-        if has_node(wanted, node) and not (
+        if has_node(wanted_nodes, node) and not (
             has_node(usable, node)
             and states[node] == UP
             and has_room_for_job(state, node, record, place)

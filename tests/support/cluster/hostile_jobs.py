@@ -84,8 +84,8 @@ class JobMaker:
         self._uids = list(range(2001, 2001 + users))
 
     def jobs(self, count: int) -> list[HostileJob]:
-        plain = [self._job(job_id) for job_id in range(1, count + 1)]
-        return [self._with_lies(job, plain) for job in plain]
+        honest_jobs = [self._job(job_id) for job_id in range(1, count + 1)]
+        return [self._with_lies(job, honest_jobs) for job in honest_jobs]
 
     def _job(self, job_id: int) -> HostileJob:
         return HostileJob(

@@ -98,9 +98,9 @@ class FakeRestd:
         return self._answers.get(f"{method} {path}") or self._answers.get(path)
 
     def is_dropped(self, path: str) -> bool:
-        left = self._dropped.get(path, 0)
-        self._dropped[path] = left - 1
-        return left > 0
+        drops_left = self._dropped.get(path, 0)
+        self._dropped[path] = drops_left - 1
+        return drops_left > 0
 
     def calls(self, path: str) -> list[Request]:
         return [request for request in self.requests if request.path == path]
