@@ -57,11 +57,11 @@ from mirage.simulator.types import Params, SimJob
 
 CHAINS, JOBS, HOURS = 1000, 2600, 20
 LIMIT_H = 48
-"""Of a link, which has one node."""
+"""The time limit of a link, which has one node."""
 RULE = "quantile"
-SEEN = "snapshot.pickle"
-"""What the scene's cluster shows: the store keeps sums alone."""
-_NO_ENDS = {"low": -1e9, "high": 1e9}
+SNAPSHOT_FILE = "snapshot.pickle"
+"""The file of the queue and the nodes of the scene: the store keeps only their sums."""
+_NO_BOUNDS = {"low": -1e9, "high": 1e9}
 HOUR_S = 3600
 BEGIN = 1_675_000_000
 PARAMS = Params(
@@ -80,8 +80,8 @@ NO_LIMITS = Limits(
 )
 
 
-def load(rng: random.Random) -> Iterator[SimJob]:
-    """What others submit: more than the 400 nodes that chains leave them can run."""
+def generate_jobs(rng: random.Random) -> Iterator[SimJob]:
+    """Generate the jobs of others: more than the 400 nodes that chains leave can run."""
     for i in range(JOBS):
         limit_s = rng.choice((HOUR_S // 2, 2 * HOUR_S, 12 * HOUR_S, 48 * HOUR_S))
         yield SimJob(
@@ -94,15 +94,15 @@ def load(rng: random.Random) -> Iterator[SimJob]:
         )
 
 
-def stage(folder: Path) -> dict[str, int]:
-    """The scene, played and stored: its database lies in `folder`."""
-    cluster = SimulatedCluster(PARAMS, load(random.Random(1)), now=BEGIN - 1)  # noqa: S311
+def stage_scene(folder: Path) -> dict[str, int]:
+    """Play the scene and store it in a database in `folder`. Return its sizes."""
+    cluster = SimulatedCluster(PARAMS, generate_jobs(random.Random(1)), now=BEGIN - 1)  # noqa: S311
     for i in range(CHAINS):
         cluster.submit_chain(
             ChainId(f"chain{i:05d}"), links=3, time_limit_s=LIMIT_H * HOUR_S, user=f"user-{i % 200}"
         )
     cluster.advance(HOURS * HOUR_S)
-    url = database(folder)
+    url = get_database_url(folder)
     schema_migrations.upgrade_schema(url, get_data_dir("migrations"))
     queue, nodes = cluster.fetch_queue(), cluster.fetch_nodes()
     with closing(Store(url)) as store:
@@ -113,77 +113,80 @@ def stage(folder: Path) -> dict[str, int]:
             ingest_queue(tx, cluster_id, queue, nodes)
             link_sync.sync_links(tx, cluster_id, link_sync.list_marked_jobs(queue), queue.taken_at)
             clusters.set_history_until(tx, cluster_id, queue.taken_at)
-    folder.joinpath(SEEN).write_bytes(pickle.dumps(Snapshot(queue=queue, nodes=nodes)))
+    folder.joinpath(SNAPSHOT_FILE).write_bytes(pickle.dumps(Snapshot(queue=queue, nodes=nodes)))
     return {"in_the_queue": len(queue), "in_the_history": counts.added}
 
 
-def database(folder: Path) -> str:
+def get_database_url(folder: Path) -> str:
     return f"sqlite:///{folder}/mirage.db"
 
 
-def fitting(under: Path) -> Iterator[str]:
-    """The models whose cards say that they are for such links; others leave them to the rule."""
+def list_fitting_models(under: Path) -> Iterator[str]:
+    """List the models whose scope has such links; other models leave them to the rule."""
     for folder in registry.list_model_folders(under):
         scope = Scope.from_card(json.loads(folder.joinpath(CARD).read_text()))
         if scope.explain_outside(1, LIMIT_H * HOUR_S) is None:
             yield registry.format_model_name(folder)
 
 
-def unbounded(model: str, under: Path, folder: Path) -> None:
-    """A copy of the model that takes no observation for strange."""
+def copy_unbounded(model: str, under: Path, folder: Path) -> None:
+    """Copy the model, without the ranges of its training: no observation is strange to the copy."""
     folder_of_model = registry.resolve_folder(model, under)
     copy = folder / folder_of_model.parent.name / folder_of_model.name
     copy.mkdir(parents=True)
     copy.joinpath(GRAPH).write_bytes(folder_of_model.joinpath(GRAPH).read_bytes())
     card = json.loads(folder_of_model.joinpath(CARD).read_text())
-    ends = {end: [bound] * len(card["seen"][end]) for end, bound in _NO_ENDS.items()}
+    ends = {end: [bound] * len(card["seen"][end]) for end, bound in _NO_BOUNDS.items()}
     copy.joinpath(CARD).write_text(json.dumps(card | {"seen": ends}))
 
 
-class Timed:
-    """A policy, and how long each answer took: wall and CPU."""
+class TimedPolicy:
+    """A policy, and the seconds that each of its answers took: wall and CPU."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.needs = policy, policy.name, policy.needs
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
-        self.took_s: list[tuple[float, float]] = []
+        self.durations_s: list[tuple[float, float]] = []
 
     def decide(self, view: PolicyView) -> Decision:
-        began, cpu = time.perf_counter(), time.thread_time()
+        began, cpu_before_s = time.perf_counter(), time.thread_time()
         decision = self._policy.decide(view)
-        self.took_s.append((time.perf_counter() - began, time.thread_time() - cpu))
+        self.durations_s.append((time.perf_counter() - began, time.thread_time() - cpu_before_s))
         return decision
 
 
-def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
-    """In this process: `rounds` ticks of one policy over the scene in `folder`."""
-    policy = Timed(registry.get_policy(name, folder / "models"))
+def measure_policy(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """Measure `rounds` ticks of one policy over the scene in `folder`, in this process."""
+    policy = TimedPolicy(registry.get_policy(name, folder / "models"))
     settings = DecisionSettings(
         get_policy=lambda _: policy,
         default_policy=name,
         limits=NO_LIMITS,
         observer=Observer(params=PARAMS),
     )
-    with closing(Store(database(folder))) as store:
+    with closing(Store(get_database_url(folder))) as store:
         with store.read() as tx:
             (cluster_id,) = clusters.list_cluster_names(tx)
-        scene = cluster_id, pickle.loads(folder.joinpath(SEEN).read_bytes())  # noqa: S301 - ours
-        first_s, _ = seconds(partial(tick, store, scene, settings, 0))
-        policy.took_s.clear()
-        ticks = [seconds(partial(tick, store, scene, settings, i)) for i in range(1, rounds + 1)]
+        scene = cluster_id, pickle.loads(folder.joinpath(SNAPSHOT_FILE).read_bytes())  # noqa: S301 - ours
+        first_s, _ = measure_seconds(partial(run_tick, store, scene, settings, 0))
+        policy.durations_s.clear()
+        ticks = [
+            measure_seconds(partial(run_tick, store, scene, settings, i))
+            for i in range(1, rounds + 1)
+        ]
         with store.read() as tx:
             rows = decisions.list_decisions(tx, 1, limit=CHAINS)
-    single_ms, single_cpu_ms = np.array(policy.took_s).T * 1e3
-    wall, cpu = np.array(ticks).T
+    single_ms, single_cpu_ms = np.array(policy.durations_s).T * 1e3
+    wall_s, cpu_s = np.array(ticks).T
     return {
         "policy": name,
         "answered": {row.policy for row in rows} == {policy.name}
         and not any(f"so {RULE} decides" in row.reason for row in rows),
-        "asked_a_tick": len(policy.took_s) / rounds,
+        "asked_a_tick": len(policy.durations_s) / rounds,
         "first_tick_s": first_s,
-        "tick_s": float(np.median(wall)),
-        "tick_cpu_s": float(np.median(cpu)),
-        "least_tick_s": float(wall.min()),
+        "tick_s": float(np.median(wall_s)),
+        "tick_cpu_s": float(np.median(cpu_s)),
+        "least_tick_s": float(wall_s.min()),
         "single_p50_ms": float(np.quantile(single_ms, 0.5)),
         "single_p99_ms": float(np.quantile(single_ms, 0.99)),
         "single_cpu_p99_ms": float(np.quantile(single_cpu_ms, 0.99)),
@@ -191,12 +194,12 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def tick(
+def run_tick(
     store: Store, scene: tuple[int, Snapshot], settings: DecisionSettings, minute: int
 ) -> None:
     cluster_id, snapshot = scene
     queue = replace(snapshot.queue, taken_at=snapshot.queue.taken_at + 60 * minute)
-    # In shadow mode the cluster is told nothing: any will do.
+    # In shadow mode no command goes to the cluster, so any cluster will do.
     provision_handovers(
         store,
         SimulatedCluster(Params(nodes=1)),
@@ -206,14 +209,14 @@ def tick(
     )
 
 
-def seconds(call: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU."""
-    began, cpu = time.perf_counter(), time.process_time()
+def measure_seconds(call: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of a call: wall and CPU."""
+    began, cpu_before_s = time.perf_counter(), time.process_time()
     call()
-    return time.perf_counter() - began, time.process_time() - cpu
+    return time.perf_counter() - began, time.process_time() - cpu_before_s
 
 
-def in_its_own_process(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+def measure_in_process(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     words = [sys.executable, "-m", "benchmarks.decisions", "--within", str(folder)]
     words += ["--model", name, "--rounds", str(rounds)]
     process = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True, env=os.environ)
@@ -221,7 +224,7 @@ def in_its_own_process(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     return result
 
 
-def show(rows: list[dict[str, Any]]) -> None:
+def print_table(rows: list[dict[str, Any]]) -> None:
     print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
     for row in rows:
         cells = (f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values())
@@ -235,24 +238,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.within:
-        print(json.dumps(measured(words.model[0], words.within, words.rounds)))
+    options = parser.parse_args()
+    if options.within:
+        print(json.dumps(measure_policy(options.model[0], options.within, options.rounds)))
         return
-    models = words.model or list(fitting(words.models_dir))
+    models = options.model or list(list_fitting_models(options.models_dir))
     if not models:
-        sys.exit(f"decisions: {words.models_dir} has no model for links of {LIMIT_H} h on a node")
+        sys.exit(f"decisions: {options.models_dir} has no model for links of {LIMIT_H} h on a node")
     with tempfile.TemporaryDirectory(prefix="mirage-decisions-") as temporary:
         folder = Path(temporary)
-        scene = stage(folder)
+        scene = stage_scene(folder)
         for model in models:
-            unbounded(model, words.models_dir, folder / "models")
-        rows = [in_its_own_process(name, folder, words.rounds) for name in (RULE, *models)]
-    result = {"chains": CHAINS, **scene, "rounds": words.rounds, "policies": rows}
-    if words.json:
+            copy_unbounded(model, options.models_dir, folder / "models")
+        rows = [measure_in_process(name, folder, options.rounds) for name in (RULE, *models)]
+    result = {"chains": CHAINS, **scene, "rounds": options.rounds, "policies": rows}
+    if options.json:
         print(json.dumps(result))
     else:
-        show(rows)
+        print_table(rows)
     silent = [row["policy"] for row in rows if not row["answered"]]
     if silent:
         sys.exit(f"decisions: not every hand-over was decided by {', '.join(silent)}")

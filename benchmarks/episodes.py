@@ -26,8 +26,8 @@ _SINCE = int(datetime(2022, 11, 7, tzinfo=UTC).timestamp())
 _UNTIL = int(datetime(2023, 2, 24, tzinfo=UTC).timestamp())
 
 
-def spread(count: int, nodes: int) -> PairSettings:
-    """`count` start points, evenly over the trace."""
+def spread_start_points(count: int, nodes: int) -> PairSettings:
+    """Build settings with `count` start points, evenly over the trace."""
     every_s = (_UNTIL - _SINCE) // count // _HOUR_S * _HOUR_S
     return PairSettings(
         nodes=nodes,
@@ -52,17 +52,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--nodes", type=int, default=1)
-    words = parser.parse_args()
+    options = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"episodes: the traces are not there: {SHARED}")
     params = load_cluster_params(SHARED / "clusters/ls6.toml")
     jobs = load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     warm_up(params, jobs)
-    settings = spread(words.count, words.nodes)
+    settings = spread_start_points(options.count, options.nodes)
     builder = EpisodeBuilder(params, jobs, settings)
-    begun, cpu = time.perf_counter(), time.process_time()
+    began, cpu = time.perf_counter(), time.process_time()
     table = builder.build_table(settings.start_points, describe_table(params, settings))
-    wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
+    wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
     print(
         json.dumps(
             {

@@ -37,7 +37,7 @@ from mirage.policies.rules.overlap_bound import compute_max_lead_s
 
 RULES: dict[str, Policy] = {rule.name: rule for rule in (Quantile(), CheapestLead())}
 _CHAIN = ChainId("0f0000000000000000ab")
-_NOBODY = np.array([], dtype=np.int64)
+_NO_JOBS = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def is_below(self) -> bool:
-        return self.began < self.start.p10 - MINUTE_S  # as whole minutes are told
+        return self.began < self.start.p10 - MINUTE_S  # the sentence has whole minutes
 
     @property
     def is_above(self) -> bool:
@@ -57,14 +57,14 @@ class Reading:
 
 
 def read_sentences(table: EpisodeTable, rule: Policy, part: float) -> Iterator[Reading]:
-    """Yield what is told when `part` of each predecessor's run is over, while its release is still
-    to come."""
+    """Yield the sentence of each hand-over when `part` of the predecessor's run is over, if its
+    release is still to come."""
     at = int(part * (table.outcome_s.shape[1] - 1))
     for i in range(len(table)):
         view = _build_view(table, i, int(table.instants[i, at]))
         decision = rule.decide(view)
         k = int(np.searchsorted(table.instants[i], _bound_release(decision, view)))
-        start = _tell_start(decision, int(table.instants[i, k]), view)
+        start = _compute_start(decision, int(table.instants[i, k]), view)
         if start is None or k <= at:
             continue
         end = view.predecessor_end
@@ -81,7 +81,7 @@ def _build_view(table: EpisodeTable, i: int, now: int) -> PolicyView:
         nodes=metadata.nodes,
         time_limit_s=metadata.time_limit_s,
         jobs=select_known_waits(table.get_started_jobs(i), now),
-        handovers=Waits(start=_NOBODY, wait_s=_NOBODY, nodes=_NOBODY, time_limit_s=_NOBODY),
+        handovers=Waits(start=_NO_JOBS, wait_s=_NO_JOBS, nodes=_NO_JOBS, time_limit_s=_NO_JOBS),
         queue=Queue.from_jobs(now, []),
         free_nodes=0,
         max_overlap_s=get_default_overlap_s(metadata.time_limit_s),
@@ -94,7 +94,7 @@ def _bound_release(decision: Decision, view: PolicyView) -> int:
     return release if most_s is None else max(release, end - int(most_s))
 
 
-def _tell_start(decision: Decision, release: int, view: PolicyView) -> ExpectedStart | None:
+def _compute_start(decision: Decision, release: int, view: PolicyView) -> ExpectedStart | None:
     """Return the sentence of a sequential chain, as a service in mode act has it."""
     chain = Chain(chain_id=_CHAIN, uid=1, links_planned=9, style=Style.SEQUENTIAL)
     began = view.predecessor_end - view.time_limit_s
@@ -102,7 +102,9 @@ def _tell_start(decision: Decision, release: int, view: PolicyView) -> ExpectedS
         Link(chain_id=_CHAIN, index=index, job_id=JobId(index), submit=began, nodes=view.nodes)
         for index in (1, 2)
     ]
-    before = links[0].replace(state=LinkState.RUNNING, start=began, time_limit_s=view.time_limit_s)
+    predecessor = links[0].replace(
+        state=LinkState.RUNNING, start=began, time_limit_s=view.time_limit_s
+    )
     row = DecisionRow(
         id=1,
         at=view.now,
@@ -121,17 +123,21 @@ def _tell_start(decision: Decision, release: int, view: PolicyView) -> ExpectedS
         effect=Effect.NONE,
         error="",
     )
-    made = build_forecast_row(row)
-    waits = None if made is None else compute_start_range(links[1], made)
-    return compute_expected_start(OpenHandover(chain, before, links[1]), row, waits, view.now)
+    forecast_row = build_forecast_row(row)
+    waits = None if forecast_row is None else compute_start_range(links[1], forecast_row)
+    return compute_expected_start(OpenHandover(chain, predecessor, links[1]), row, waits, view.now)
 
 
 def describe_readings(name: str, readings: Sequence[Reading]) -> str:
     """Return a row of the table of Markdown."""
-    below = statistics.fmean(one.is_below for one in readings)
-    above = statistics.fmean(one.is_above for one in readings)
-    error_min = statistics.median(abs(one.began - one.start.p50) for one in readings) / MINUTE_S
-    width_h = statistics.fmean(one.start.p90 - one.start.p10 for one in readings) / HOUR_S
+    below = statistics.fmean(reading.is_below for reading in readings)
+    above = statistics.fmean(reading.is_above for reading in readings)
+    error_min = (
+        statistics.median(abs(reading.began - reading.start.p50) for reading in readings) / MINUTE_S
+    )
+    width_h = (
+        statistics.fmean(reading.start.p90 - reading.start.p10 for reading in readings) / HOUR_S
+    )
     return (
         f"| {name} | {len(readings)} | {1 - below - above:.2f} | {below:.2f} | {above:.2f} "
         f"| {error_min:.0f} | {width_h:.1f} |"

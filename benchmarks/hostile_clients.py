@@ -25,37 +25,37 @@ _EXPORT = b"GET /api/v1/jobs?format=csv HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _EVENTS = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def halves(address: tuple[str, int], count: int) -> None:
+def send_halves(address: tuple[str, int], count: int) -> None:
     """Half of them heads, half of them bodies; a byte a second, and anew when closed."""
     _keep_open(address, count, lambda n: _BODY if n % 2 else _HEAD, b"x")
 
 
-def events(address: tuple[str, int], count: int) -> None:
+def read_events(address: tuple[str, int], count: int) -> None:
     """Streams that are read; refused or ended, they ask again after a second."""
     _keep_open(address, count, lambda _: _EVENTS, b"")
 
 
 def _keep_open(
-    address: tuple[str, int], count: int, begin: Callable[[int], bytes], bytes_each_s: bytes
+    address: tuple[str, int], count: int, build_request: Callable[[int], bytes], chunk: bytes
 ) -> None:
     with selectors.DefaultSelector() as selector:
         number = 0
         while True:
-            due = time.monotonic() + 1
+            next_chunk_at = time.monotonic() + 1
             while len(selector.get_map()) < count:
                 number += 1
                 try:
                     connection = socket.create_connection(address, timeout=_PATIENCE_S)
                     selector.register(connection, selectors.EVENT_READ)
-                    connection.sendall(begin(number))
+                    connection.sendall(build_request(number))
                 except OSError:
                     break
-            while (left := due - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
+            while (left_s := next_chunk_at - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
                     _read_some(selector, key.fileobj)
             for key in list(selector.get_map().values()):
-                if bytes_each_s:
-                    _send_to(selector, key.fileobj, bytes_each_s)
+                if chunk:
+                    _send_to(selector, key.fileobj, chunk)
 
 
 def _read_some(selector: selectors.BaseSelector, connection: object) -> None:
@@ -78,26 +78,26 @@ def _send_to(selector: selectors.BaseSelector, connection: object, request: byte
         connection.close()
 
 
-def tokens(address: tuple[str, int], count: int) -> None:
+def send_tokens(address: tuple[str, int], count: int) -> None:
     """Threads that ask with a token that is none, as fast as they are answered."""
     _run_threads(count, lambda: _ask_again(address, _BAD))
 
 
-def exports(address: tuple[str, int], count: int) -> None:
+def take_exports(address: tuple[str, int], count: int) -> None:
     """Files of all jobs, taken two kilobytes a second."""
     _run_threads(count, lambda: _take_slowly(address))
 
 
-def _run_threads(count: int, do: Callable[[], None]) -> None:
-    def again() -> None:
+def _run_threads(count: int, action: Callable[[], None]) -> None:
+    def repeat_action() -> None:
         while True:
             try:
-                do()
+                action()
             except OSError:
                 time.sleep(0.2)
 
     for _ in range(count):
-        threading.Thread(target=again, daemon=True).start()
+        threading.Thread(target=repeat_action, daemon=True).start()
     threading.Event().wait()
 
 
@@ -120,13 +120,13 @@ def _take_slowly(address: tuple[str, int]) -> None:
     time.sleep(1)
 
 
-def ahead(address: tuple[str, int], count: int) -> None:
+def ask_ahead(address: tuple[str, int], count: int) -> None:
     """Connections that ask on and on: each answer is taken, none is waited for."""
     _run_threads(count, lambda: _ask_ahead(address, _BAD))
 
 
 def _ask_ahead(address: tuple[str, int], request: bytes) -> None:
-    requests, at = request * 500, 0
+    requests, offset = request * 500, 0
     with socket.create_connection(address, timeout=_PATIENCE_S) as connection:
         connection.setblocking(False)
         while True:
@@ -134,15 +134,15 @@ def _ask_ahead(address: tuple[str, int], request: bytes) -> None:
             if readable and not connection.recv(65536):
                 raise ConnectionResetError
             if writable:
-                at = (at + connection.send(requests[at:])) % len(request)
+                offset = (offset + connection.send(requests[offset:])) % len(request)
 
 
 KINDS = {
-    "halves": halves,
-    "tokens": tokens,
-    "exports": exports,
-    "events": events,
-    "ahead": ahead,
+    "halves": send_halves,
+    "tokens": send_tokens,
+    "exports": take_exports,
+    "events": read_events,
+    "ahead": ask_ahead,
 }
 
 

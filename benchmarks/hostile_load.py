@@ -36,25 +36,25 @@ from tests.support.paths import CHECKOUT
 
 LOG_BYTES = 1_000_000
 GROWTH = 1.02
-"""The end of the load over its middle, where something is called flat."""
+"""The largest ratio of end to middle of the load at which a figure counts as flat."""
 SOME_DESCRIPTORS = 16
-"""Callers come and go between two samples."""
+"""The most descriptors that may be added between two samples: callers come and go."""
 WARM_S = 600.0
-"""A load that is shorter fills pools and caches, and tells nothing of memory."""
+"""A shorter load fills pools and caches, so its memory is not judged."""
 _NOBODIES = 65530
-"""The first of the uids that clients have, where root can give them one each."""
+"""The first uid of the clients, if root gives each kind a uid of its own."""
 _PATIENCE_S = 60.0
 _LAST_MOVE_S = 600.0
-"""For the last move on a machine that does much else."""
+"""Seconds to wait for the last move on a busy machine."""
 _GRACE_TICKS = 6
-"""For the last move, once it is due."""
+"""Ticks to wait for the last move, once it is due."""
 
 
 @dataclass
 class Answers:
-    """What the honest client got."""
+    """The answers that the honest client got."""
 
-    took_s: list[float] = field(default_factory=list)
+    durations_s: list[float] = field(default_factory=list)
     failures: int = 0
 
 
@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One of the two, told in figures."""
+    """The figures of one of the two phases."""
 
     seconds: float
     ticks: int
@@ -107,16 +107,18 @@ class Watch:
             self._site.look()
 
     def _ask(self) -> None:
-        """In turns a page that is nothing and a list, through the socket and, where the others are
-        other users, through TCP."""
-        paths, ways, number = ("/healthz", "/api/v1/chains"), [True], 0
+        """Ask in turns for a page without content and a list, through the socket and, if the others
+        are other users, through TCP."""
+        paths, socket_choices, number = ("/healthz", "/api/v1/chains"), [True], 0
         if os.geteuid() == 0:
-            ways.append(False)
+            socket_choices.append(False)
         while not self._stop.wait(0.25):
             began = time.monotonic()
-            ok = self._is_answered(paths[number % 2], by_socket=ways[number // 2 % len(ways)])
-            self.answers.took_s.append(time.monotonic() - began)
-            self.answers.failures += not ok
+            is_answered = self._is_answered(
+                paths[number % 2], by_socket=socket_choices[number // 2 % len(socket_choices)]
+            )
+            self.answers.durations_s.append(time.monotonic() - began)
+            self.answers.failures += not is_answered
             number += 1
 
     def _is_answered(self, path: str, *, by_socket: bool) -> bool:
@@ -129,13 +131,13 @@ class Watch:
 
 
 @contextmanager
-def hostile(url: str, many: dict[str, int]) -> Iterator[None]:
-    """So many of each kind, until the end."""
-    to = httpx.URL(url)
+def run_clients(url: str, counts: dict[str, int]) -> Iterator[None]:
+    """Run `counts` hostile clients of each kind until the block ends."""
+    target = httpx.URL(url)
     clients = []
-    for number, (kind, count) in enumerate(many.items()):
+    for number, (kind, count) in enumerate(counts.items()):
         words = [sys.executable, "-m", "benchmarks.hostile_clients", kind]
-        words += [to.host, str(to.port), str(count), str(_NOBODIES + number)]
+        words += [target.host, str(target.port), str(count), str(_NOBODIES + number)]
         clients.append(subprocess.Popen(words, cwd=CHECKOUT, env=environment()))
     try:
         yield
@@ -147,7 +149,7 @@ def hostile(url: str, many: dict[str, int]) -> Iterator[None]:
             client.wait()
 
 
-def sample(at: str, service: Serving) -> Sample:
+def take_sample(at: str, service: Serving) -> Sample:
     process = Path(f"/proc/{service.process.pid}")
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     return Sample(
@@ -160,25 +162,25 @@ def sample(at: str, service: Serving) -> Sample:
 
 
 def summarize_phase(
-    site: Site, answers: Answers, begin: float, end: float, counted: Sequence[int]
+    site: Site, answers: Answers, begin: float, end: float, move_numbers: Sequence[int]
 ) -> Phase:
     ticks = [at for at in site.ticks if begin <= at < end]
-    late = [max(0.0, b - a - site.every_s) for a, b in pairwise(ticks)]
-    took = [site.moved_at[n] - site.due[n] for n in counted if n in site.moved_at]
+    late_s = [max(0.0, b - a - site.every_s) for a, b in pairwise(ticks)]
+    moves_s = [site.moved_at[n] - site.due[n] for n in move_numbers if n in site.moved_at]
     return Phase(
         seconds=round(end - begin, 1),
         ticks=len(ticks),
-        late_s=_spread(late),
-        moves=len(took),
-        moves_lost=len(counted) - len(took),
-        move_s=_spread(took),
-        answers=len(answers.took_s),
+        late_s=_summarize_spread(late_s),
+        moves=len(moves_s),
+        moves_lost=len(move_numbers) - len(moves_s),
+        move_s=_summarize_spread(moves_s),
+        answers=len(answers.durations_s),
         failures=answers.failures,
-        answer_ms={name: s * 1e3 for name, s in _spread(answers.took_s).items()},
+        answer_ms={name: s * 1e3 for name, s in _summarize_spread(answers.durations_s).items()},
     )
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
+def _summarize_spread(values: Sequence[float]) -> dict[str, float]:
     shares = {"p50": 0.5, "p99": 0.99, "most": 1.0}
     return {name: round(percentile(values, s), 4) if values else 0.0 for name, s in shares.items()}
 
@@ -192,71 +194,71 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         loaded_from = begin + options.idle
         end = loaded_from + options.seconds
         site.due = [
-            *_spaced(begin, loaded_from, idle_moves),
-            *_spaced(loaded_from, end, options.chains - idle_moves),
+            *_space_evenly(begin, loaded_from, idle_moves),
+            *_space_evenly(loaded_from, end, options.chains - idle_moves),
         ]
-        samples = [sample("start", service)]
-        with Watch(site, url) as quiet:
+        samples = [take_sample("start", service)]
+        with Watch(site, url) as idle_watch:
             _sleep_until(loaded_from)
-        samples.append(sample("idle end", service))
-        with Watch(site, url) as loud:
-            many = {kind: getattr(options, kind) for kind in KINDS}
-            with hostile(url, many):
+        samples.append(take_sample("idle end", service))
+        with Watch(site, url) as load_watch:
+            counts = {kind: getattr(options, kind) for kind in KINDS}
+            with run_clients(url, counts):
                 for quarter, name in enumerate(("quarter", "half", "three quarters", "end"), 1):
                     _sleep_until(loaded_from + options.seconds * quarter / 4)
-                    samples.append(sample(name, service))
-                last = time.monotonic() + _GRACE_TICKS * options.every + _LAST_MOVE_S
-                while len(site.moved_at) < options.chains and time.monotonic() < last:
+                    samples.append(take_sample(name, service))
+                deadline = time.monotonic() + _GRACE_TICKS * options.every + _LAST_MOVE_S
+                while len(site.moved_at) < options.chains and time.monotonic() < deadline:
                     time.sleep(0.1)
-        samples.append(sample("after", service))
+        samples.append(take_sample("after", service))
         code = service.end()
     phases = {
-        "idle": summarize_phase(site, quiet.answers, begin, loaded_from, range(idle_moves)),
+        "idle": summarize_phase(site, idle_watch.answers, begin, loaded_from, range(idle_moves)),
         "load": summarize_phase(
-            site, loud.answers, loaded_from, end, range(idle_moves, options.chains)
+            site, load_watch.answers, loaded_from, end, range(idle_moves, options.chains)
         ),
     }
     return {
         "chains": options.chains,
         "every_s": options.every,
-        "hostile": many,
+        "hostile": counts,
         "clients_are_users": os.geteuid() == 0,
         "load_average": round(os.getloadavg()[0], 1),
         "phases": {name: asdict(phase) for name, phase in phases.items()},
-        "samples": [asdict(one) for one in samples],
-        "events": _counted(service),
+        "samples": [asdict(sample) for sample in samples],
+        "events": _count_events(service),
         "exit_code": code,
     }
 
 
-def _spaced(begin: float, end: float, many: int) -> list[float]:
-    return [begin + (end - begin) * (n + 0.5) / many for n in range(many)]
+def _space_evenly(begin: float, end: float, count: int) -> list[float]:
+    return [begin + (end - begin) * (n + 0.5) / count for n in range(count)]
 
 
 def _sleep_until(instant: float) -> None:
     time.sleep(max(0.0, instant - time.time()))
 
 
-def _counted(service: Serving) -> dict[str, int]:
-    """Lines of the log by what they say."""
+def _count_events(service: Serving) -> dict[str, int]:
+    """Count the lines of the log by their event."""
     counts: dict[str, int] = {}
     for line in service.log():
         counts[line["event"]] = counts.get(line["event"], 0) + 1
     return counts
 
 
-def table(result: dict[str, Any]) -> str:
+def format_table(result: dict[str, Any]) -> str:
     phases = [result["phases"][name] for name in ("idle", "load")]
     cells: dict[str, Callable[[dict[str, Any]], str]] = {
         "seconds": lambda p: f"{p['seconds']:.0f}",
         f"ticks, every {result['every_s']} s": lambda p: str(p["ticks"]),
-        "a tick late: p50, p99, most; s": lambda p: _three(p["late_s"], 2),
+        "a tick late: p50, p99, most; s": lambda p: _format_spread(p["late_s"], 2),
         "moves; lost": lambda p: f"{p['moves']}; {p['moves_lost']}",
-        "a move after it was due: p50, p99, most; s": lambda p: _three(p["move_s"], 1),
+        "a move after it was due: p50, p99, most; s": lambda p: _format_spread(p["move_s"], 1),
         "honest answers; failures": lambda p: f"{p['answers']}; {p['failures']}",
-        "an answer: p50, p99, most; ms": lambda p: _three(p["answer_ms"], 0),
+        "an answer: p50, p99, most; ms": lambda p: _format_spread(p["answer_ms"], 0),
     }
-    rows = [(name, *map(tell, phases)) for name, tell in cells.items()]
+    rows = [(name, *map(format_cell, phases)) for name, format_cell in cells.items()]
     lines = ["| | idle | under load |", "|---|---:|---:|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     lines += ["", "| at | memory, MiB | descriptors | threads | log, bytes |"]
@@ -270,25 +272,25 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _three(spread: dict[str, float], digits: int) -> str:
+def _format_spread(spread: dict[str, float], digits: int) -> str:
     return ", ".join(f"{value:.{digits}f}" for value in spread.values())
 
 
 def find_faults(result: dict[str, Any]) -> list[str]:
-    """Why the service did not stand the load; empty: it did."""
-    load, samples = result["phases"]["load"], {one["at"]: one for one in result["samples"]}
+    """Return why the service failed under the load; empty if it did not fail."""
+    load, samples = result["phases"]["load"], {sample["at"]: sample for sample in result["samples"]}
     half, end = samples["half"], samples["end"]
     lost = sum(phase["moves_lost"] for phase in result["phases"].values())
     late_s = load["late_s"]["p99"]
-    grown = end["memory_mib"] / half["memory_mib"]
+    growth = end["memory_mib"] / half["memory_mib"]
     faults = {
         f"{lost} moves were lost": lost > 0,
         f"the log is over {LOG_BYTES} bytes": result["samples"][-1]["log_bytes"] > LOG_BYTES,
         f"ticks were late by {late_s:.1f} s (p99)": late_s > result["every_s"],
         "descriptors grew": end["descriptors"] > half["descriptors"] * GROWTH + SOME_DESCRIPTORS,
-        f"memory grew by a factor of {grown:.3f}": load["seconds"] >= WARM_S and grown > GROWTH,
+        f"memory grew by a factor of {growth:.3f}": load["seconds"] >= WARM_S and growth > GROWTH,
     }
-    return [fault for fault, is_so in faults.items() if is_so]
+    return [fault for fault, is_fault in faults.items() if is_fault]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -297,14 +299,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle", type=float, default=150.0, help="seconds before that")
     parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
     parser.add_argument("--chains", type=int, default=50)
-    usual = {"halves": 500, "tokens": 24, "exports": 4, "events": 300, "ahead": 8}
-    for kind, many in usual.items():
-        parser.add_argument(f"--{kind}", type=int, default=many, help=KINDS[kind].__doc__)
+    default_counts = {"halves": 500, "tokens": 24, "exports": 4, "events": 300, "ahead": 8}
+    for kind, count in default_counts.items():
+        parser.add_argument(f"--{kind}", type=int, default=count, help=KINDS[kind].__doc__)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="mirage-hostile-") as folder:
         result = measure(Path(folder), options)
-    print(json.dumps(result, indent=2) if options.json else table(result))
+    print(json.dumps(result, indent=2) if options.json else format_table(result))
     faults = find_faults(result)
     for fault in faults:
         print(f"fault: {fault}", file=sys.stderr)

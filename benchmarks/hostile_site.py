@@ -19,10 +19,10 @@ from tests.support.web.seeded_chain import chain_id
 
 HOUR = 3600
 _SETTINGS = "mirage:style=concurrent,max-overlap=1-00:00:00"
-"""Nobody registers these chains, and one that tells no settings is never early."""
+"""Nobody registers these chains, and a link of a chain without settings never starts early."""
 _ENDED_FIRST = 100_000
 _HISTORY = 20_000
-"""Jobs that ended: what an export has to write."""
+"""The number of ended jobs, which an export has to write."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Site:
     due: Sequence[float] = ()
     """By chain: when its standby appears."""
     ticks: list[float] = field(default_factory=list)
-    """When squeue was asked."""
+    """The instants at which squeue was asked, epoch seconds."""
 
     def __post_init__(self) -> None:
         self.slurm = QuietSlurm(self.folder / "bin")
@@ -52,67 +52,89 @@ class Site:
             "cluster_overlap_node_h = 1e9\n"
         )
         self._began = int(time.time())
-        self._shown: tuple[int, int] | None = None
-        self._read = {"squeue": 0, "scontrol": 0}
-        _ran(run("db", "upgrade", "--config", str(self.config)).code)
+        self._shown_counts: tuple[int, int] | None = None
+        self._offsets = {"squeue": 0, "scontrol": 0}
+        _require_success(run("db", "upgrade", "--config", str(self.config)).code)
         database = f"sqlite:///{self.folder}/state/mirage.db"
         with closing(Store(database)) as store, store.begin() as tx:
             lab = clusters.ensure_cluster(tx, "lab")
-            job_history.upsert_jobs(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
-        _ran(run("mode", "act", "--config", str(self.config)).code)
-        self.show()
+            job_history.upsert_jobs(
+                tx, lab, (_build_ended_job(n, self._began) for n in range(_HISTORY))
+            )
+        _require_success(run("mode", "act", "--config", str(self.config)).code)
+        self.show_queue()
 
     def look(self) -> None:
-        """What was asked of Slurm since the last look; then what it shows now."""
+        """Record what was asked of Slurm since the last look; update the queue that it shows."""
         now = time.time()
-        if self._new("squeue") and (not self.ticks or now > self.ticks[-1] + self.every_s / 2):
+        if self._read_new_calls("squeue") and (
+            not self.ticks or now > self.ticks[-1] + self.every_s / 2
+        ):
             self.ticks.append(now)
-        for words in self._new("scontrol"):
+        for words in self._read_new_calls("scontrol"):
             settings = dict(word.partition("=")[::2] for word in words if "=" in word)
             job_id = settings.get("JobId", settings.get("jobid", ""))
             if "update" in words and job_id.isdigit() and "Dependency" in settings:
                 self.moved_at.setdefault(int(job_id) % 10_000, now)
-        self.show()
+        self.show_queue()
 
-    def show(self) -> None:
-        there = sum(due <= time.time() for due in self.due)
-        if self._shown == (there, len(self.moved_at)):
+    def show_queue(self) -> None:
+        standby_count = sum(due <= time.time() for due in self.due)
+        if self._shown_counts == (standby_count, len(self.moved_at)):
             return
-        self._shown = there, len(self.moved_at)
-        rows = [_running(n, self._began) for n in range(self.chains)]
-        rows += [_standby(n, self._began, free=n in self.moved_at) for n in range(there)]
-        waiting = range(there)
-        alone = {f"--jobs={_of_chain(n, 2)['JobID']}": _before_a_move(n) for n in waiting}
-        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), by_argument=alone)
+        self._shown_counts = standby_count, len(self.moved_at)
+        rows = [_format_running(n, self._began) for n in range(self.chains)]
+        rows += [
+            _format_standby(n, self._began, is_free=n in self.moved_at)
+            for n in range(standby_count)
+        ]
+        standby_numbers = range(standby_count)
+        answers_by_argument = {
+            f"--jobs={_build_chain_fields(n, 2)['JobID']}": _format_before_move(n)
+            for n in standby_numbers
+        }
+        self.slurm.answers(
+            "squeue", "".join(f"{row}\n" for row in rows), by_argument=answers_by_argument
+        )
 
-    def _new(self, command: str) -> list[list[str]]:
+    def _read_new_calls(self, command: str) -> list[list[str]]:
         log = self.folder / "bin" / f"{command}.log"
         if not log.exists():
             return []
         with log.open() as lines:
-            lines.seek(self._read[command])
+            lines.seek(self._offsets[command])
             text = lines.read()
-        whole = text[: text.rfind("\n") + 1]
-        self._read[command] += len(whole.encode())
-        return [json.loads(line) for line in whole.splitlines()]
+        complete_lines = text[: text.rfind("\n") + 1]
+        self._offsets[command] += len(complete_lines.encode())
+        return [json.loads(line) for line in complete_lines.splitlines()]
 
 
-def _ran(code: int) -> None:
+def _require_success(code: int) -> None:
     if code != 0:
         raise RuntimeError("the service could not be set up")
 
 
-def _row(**fields: object) -> str:
-    """Format a row as squeue prints it; fields that are not given have usual values."""
-    plain = {"ArrayTaskID": "N/A", "HetJobID": "N/A", "QOS": "normal", "Dependency": "(null)"}
-    plain |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
-    plain |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
-    plain |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
-    plain |= {"tres-per-task": "N/A", "NumTasks": "1", "tres-per-socket": "N/A", "Sockets": "*"}
-    return "".join(f"{fields.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
+def _format_row(**fields: object) -> str:
+    """Format a row as squeue prints it; all other fields have their usual values."""
+    usual_fields = {
+        "ArrayTaskID": "N/A",
+        "HetJobID": "N/A",
+        "QOS": "normal",
+        "Dependency": "(null)",
+    }
+    usual_fields |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
+    usual_fields |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
+    usual_fields |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
+    usual_fields |= {
+        "tres-per-task": "N/A",
+        "NumTasks": "1",
+        "tres-per-socket": "N/A",
+        "Sockets": "*",
+    }
+    return "".join(f"{fields.get(name, usual_fields.get(name, ''))}|" for name in squeue.FIELDS)
 
 
-def _of_chain(n: int, link: int) -> dict[str, object]:
+def _build_chain_fields(n: int, link: int) -> dict[str, object]:
     owner = n % 5
     return {
         "JobID": 10_000 * link + n,
@@ -123,33 +145,33 @@ def _of_chain(n: int, link: int) -> dict[str, object]:
     }
 
 
-def _running(n: int, now: int) -> str:
-    return _row(
-        **_of_chain(n, 1), State="RUNNING", NodeList=f"gpu{n:02}",
+def _format_running(n: int, now: int) -> str:
+    return _format_row(
+        **_build_chain_fields(n, 1), State="RUNNING", NodeList=f"gpu{n:02}",
         SubmitTime=now - 45 * HOUR, EligibleTime=now - 45 * HOUR, StartTime=now - 45 * HOUR,
         EndTime=now + 3 * HOUR,
     )  # fmt: skip
 
 
-def _standby(n: int, now: int, *, free: bool) -> str:
-    waits = {"Reason": "Dependency", "Dependency": _standby_dependency(n)}
-    state = {"Reason": "Priority", "EligibleTime": now} if free else waits
-    times = {"SubmitTime": now, "EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
-    return _row(**_of_chain(n, 2) | times | state, State="PENDING")
+def _format_standby(n: int, now: int, *, is_free: bool) -> str:
+    held_fields = {"Reason": "Dependency", "Dependency": _format_dependency(n)}
+    state_fields = {"Reason": "Priority", "EligibleTime": now} if is_free else held_fields
+    time_fields = {"SubmitTime": now, "EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
+    return _format_row(**_build_chain_fields(n, 2) | time_fields | state_fields, State="PENDING")
 
 
-def _standby_dependency(n: int) -> str:
+def _format_dependency(n: int) -> str:
     return f"afterany:{10_000 + n}(unfulfilled)"
 
 
-def _before_a_move(n: int) -> str:
+def _format_before_move(n: int) -> str:
     """Return what squeue shows of a standby right before a move."""
-    job = _of_chain(n, 2)
-    behind = _standby_dependency(n)
-    return f"{job['JobID']}|{job['UserID']}||PENDING|Dependency|100|{behind}|\n"
+    job = _build_chain_fields(n, 2)
+    dependency = _format_dependency(n)
+    return f"{job['JobID']}|{job['UserID']}||PENDING|Dependency|100|{dependency}|\n"
 
 
-def _ended(n: int, now: int) -> Job:
+def _build_ended_job(n: int, now: int) -> Job:
     begin = now - 7 * 24 * HOUR + 20 * n
     return Job(
         job_id=JobId(_ENDED_FIRST + n),

@@ -37,13 +37,13 @@ from tests.support import postgres
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
 GENERATED_ROWS = 17_300
-"""As many as the Lonestar6 trace has."""
+"""The number of rows of the Lonestar6 trace."""
 
 Figures = dict[str, float]
 
 
 def main() -> None:
-    options = _options()
+    options = _parse_options()
     if options.one:
         step, url = options.one
         print(json.dumps(_STEPS[step](url, Path(options.trace))))
@@ -52,22 +52,22 @@ def main() -> None:
         trace = Path(options.trace)
         if not trace.exists():
             trace = Path(folder) / "generated.parquet"
-            _generate(trace)
+            _generate_trace(trace)
         result: dict[str, object] = {"trace": trace.name, "repeat": options.repeat}
-        for name, databases in (("sqlite", _sqlite), ("postgresql", _postgresql)):
-            with databases(Path(folder)) as fresh_url:
-                result[name] = _measured(trace, fresh_url, options.repeat)
-    print(json.dumps(result, indent=2) if options.json else _text(result))
+        for name, open_databases in (("sqlite", _open_sqlite), ("postgresql", _open_postgresql)):
+            with open_databases(Path(folder)) as fresh_url:
+                result[name] = _measure_database(trace, fresh_url, options.repeat)
+    print(json.dumps(result, indent=2) if options.json else _format_result(result))
 
 
-def _measured(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Figures]:
+def _measure_database(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Figures]:
     runs: dict[str, list[Figures]] = {"floor": [], "first": [], "second": []}
     for _ in range(repeat):
-        runs["floor"].append(_child("floor", _make_database(fresh_url()), trace))
+        runs["floor"].append(_run_step("floor", _make_database(fresh_url()), trace))
         url = _make_database(fresh_url())
-        for which in ("first", "second"):
-            runs[which].append(_child("ingest", url, trace))
-    return {name: _summary(several) for name, several in runs.items()}
+        for step in ("first", "second"):
+            runs[step].append(_run_step("ingest", url, trace))
+    return {name: _summarize_runs(step_runs) for name, step_runs in runs.items()}
 
 
 def _make_database(url: str) -> str:
@@ -75,7 +75,7 @@ def _make_database(url: str) -> str:
     return url
 
 
-def _summary(runs: Sequence[Figures]) -> Figures:
+def _summarize_runs(runs: Sequence[Figures]) -> Figures:
     seconds = statistics.median(run["seconds"] for run in runs)
     last = runs[-1]
     return last | {
@@ -85,92 +85,95 @@ def _summary(runs: Sequence[Figures]) -> Figures:
     }
 
 
-def _child(step: str, url: str, trace: Path) -> Figures:
+def _run_step(step: str, url: str, trace: Path) -> Figures:
     argv = [sys.executable, "-m", "benchmarks.ingest", str(trace), "--one", step, url]
     process = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     figures: Figures = json.loads(process.stdout)
     return figures
 
 
-def _ingest(url: str, trace: Path) -> Figures:
+def _measure_ingest(url: str, trace: Path) -> Figures:
     began = time.perf_counter()
-    with open_trace(trace) as opened, closing(Store(url)) as store:
-        report = import_trace(store, "bench", opened)
+    with open_trace(trace) as trace_file, closing(Store(url)) as store:
+        report = import_trace(store, "bench", trace_file)
     seconds = time.perf_counter() - began
     changed = {"added": report.added, "updated": report.updated}
-    return _figures(report.read, seconds) | changed
+    return _build_figures(report.read, seconds) | changed
 
 
-def _floor(url: str, trace: Path) -> Figures:
+def _measure_floor(url: str, trace: Path) -> Figures:
     with closing(Store(url)) as store, store.begin() as tx:
         tx.exec_driver_sql("INSERT INTO clusters (name) VALUES ('bench')")
-    with open_trace(trace) as opened:
-        rows = [_row(job) for batch in opened.iter_batches() for job in batch]
-    run = _insert_sqlite if url.startswith("sqlite") else _insert_postgresql
+    with open_trace(trace) as trace_file:
+        rows = [_build_row(job) for batch in trace_file.iter_batches() for job in batch]
+    insert_rows = _insert_sqlite if url.startswith("sqlite") else _insert_postgresql
     began = time.perf_counter()
-    run(url, rows)
-    return _figures(len(rows), time.perf_counter() - began)
+    insert_rows(url, rows)
+    return _build_figures(len(rows), time.perf_counter() - began)
 
 
-_STEPS: dict[str, Callable[[str, Path], Figures]] = {"ingest": _ingest, "floor": _floor}
+_STEPS: dict[str, Callable[[str, Path], Figures]] = {
+    "ingest": _measure_ingest,
+    "floor": _measure_floor,
+}
 
 
-def _row(job: Job) -> dict[str, object]:
+def _build_row(job: Job) -> dict[str, object]:
     values = {c.name: getattr(job, c.name) for c in jobs_table.columns if c.name != "cluster_id"}
     return {"cluster_id": 1, **values, "state": job.state.value}
 
 
 def _insert_sqlite(url: str, rows: list[dict[str, object]]) -> None:
-    statement = _statement(":{}")
+    statement = _build_statement(":{}")
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
         connection.executemany(statement, rows)
 
 
 def _insert_postgresql(url: str, rows: list[dict[str, object]]) -> None:
-    statement = _statement("%({})s")
+    statement = _build_statement("%({})s")
     with psycopg.connect(url) as connection:
         connection.cursor().executemany(statement.encode(), rows)
 
 
-def _statement(placeholder: str) -> str:
+def _build_statement(placeholder: str) -> str:
     names = [c.name for c in jobs_table.columns]
     columns = ", ".join(f'"{name}"' for name in names)
     values = ", ".join(placeholder.format(name) for name in names)
     return f"INSERT INTO jobs ({columns}) VALUES ({values})"  # noqa: S608 - our own names
 
 
-def _figures(rows: int, seconds: float) -> Figures:
+def _build_figures(rows: int, seconds: float) -> Figures:
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"rows": rows, "seconds": seconds, "peak_rss_mib": round(peak_kib / 1024, 1)}
 
 
 @contextmanager
-def _sqlite(folder: Path) -> Iterator[Callable[[], str]]:
-    made: list[str] = []
+def _open_sqlite(folder: Path) -> Iterator[Callable[[], str]]:
+    urls: list[str] = []
 
-    def fresh() -> str:
-        made.append(f"sqlite:///{folder}/{len(made)}.db")
-        return made[-1]
+    def create_url() -> str:
+        urls.append(f"sqlite:///{folder}/{len(urls)}.db")
+        return urls[-1]
 
-    yield fresh
+    yield create_url
 
 
 @contextmanager
-def _postgresql(_folder: Path) -> Iterator[Callable[[], str]]:
+def _open_postgresql(_folder: Path) -> Iterator[Callable[[], str]]:
     with postgres.running_postgres() as url:
         names: list[str] = []
 
-        def fresh() -> str:
+        def create_url() -> str:
             names.append(f"bench{len(names)}")
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute(f"CREATE DATABASE {names[-1]}".encode())
             return url.replace("/postgres?", f"/{names[-1]}?")
 
-        yield fresh
+        yield create_url
 
 
-def _generate(path: Path) -> None:
-    """As many rows as the Lonestar6 trace has, of about its make-up."""
+def _generate_trace(path: Path) -> None:
+    """Write a trace with as many rows as the Lonestar6 trace has, of similar jobs."""
     rng = random.Random(0)  # noqa: S311 - no secrets here
     rows = []
     for number in range(GENERATED_ROWS):
@@ -186,7 +189,7 @@ def _generate(path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-def _text(result: dict[str, object]) -> str:
+def _format_result(result: dict[str, object]) -> str:
     header = f"{'':24}{'rows':>8}{'seconds':>9}{'rows/s':>9}{'peak MiB':>10}"
     lines = [
         f"{result['trace']}, median of {result['repeat']}",
@@ -196,8 +199,8 @@ def _text(result: dict[str, object]) -> str:
     for database in ("sqlite", "postgresql"):
         runs = result[database]
         assert isinstance(runs, dict)  # noqa: S101 - for the type checker
-        for which, name in names.items():
-            run = runs[which]
+        for step, name in names.items():
+            run = runs[step]
             share = run["rows_per_s"] / runs["floor"]["rows_per_s"]
             lines.append(
                 f"{database + ' ' + name:24}{run['rows']:8}{run['seconds']:9.3f}"
@@ -207,7 +210,7 @@ def _text(result: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("trace", nargs="?", default=str(TRACE))
     parser.add_argument("--repeat", type=int, default=3)

@@ -58,11 +58,11 @@ NOTES = {
 }
 FAMILIES = ("forest", "xgboost", "ensemble", "dqn", "policy-gradient")
 SHIPPED = "ensemble"
-"""The family that `auto` is given: two like models made it change its mind at a cost once
-(docs/research/validation-reads.md)."""
+"""The family that is promoted for `auto`. Two similar models once made it change its choice, at a
+cost (docs/research/validation-reads.md)."""
 RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
 OTHER_LOADS = {"ls6": (0.85, 1.1), "theta": (0.7, 0.85)}
-"""Times the trace's, of tables that models learn from too: where that won something
+"""Factors of the load of more tables that models learn from, where that improved the models
 (docs/decisions/0023-other-loads.md, 0026-lighter-loads-of-theta.md)."""
 PRICE = 0.5
 LOADS = ("all", "light", "medium", "heavy")
@@ -70,17 +70,17 @@ LOADS = ("all", "light", "medium", "heavy")
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What was made for some clusters, in one folder."""
+    """The tables, models and results of some clusters, in one folder."""
 
     folder: Path
     families: Sequence[str]
 
-    def table(self, window: str, part: str) -> Path:
-        """Episodes of a window's pairs; made where they are not there."""
+    def make_table(self, window: str, part: str) -> Path:
+        """Make the table of a window's pairs if it does not exist, and return its path."""
         path = self.folder / f"{window}-{part}.npz"
         window_of_table = WINDOWS[window]
         days = (
-            TRAINED[_cluster(window)]
+            TRAINED[_get_cluster(window)]
             if part == "train"
             else (window_of_table.since, window_of_table.until)
         )
@@ -94,36 +94,37 @@ class Board:
             )
         return path
 
-    def _at_load(self, window: str, load: float) -> Path:
-        """Of the training weeks, every third start point; made where it is not there."""
+    def _make_table_at_load(self, window: str, load: float) -> Path:
+        """Make the table of every third start point of the training weeks at this load if it does
+        not exist, and return its path."""
         path = self.folder / f"{window}-train-x{load}.npz"
         if not path.exists():
-            asked = WINDOWS[window]
-            sparse = replace(asked, every_h=3 * asked.every_h)
-            words = _build_episode_words(sparse, TRAINED[_cluster(window)])
+            dense_window = WINDOWS[window]
+            sparse = replace(dense_window, every_h=3 * dense_window.every_h)
+            words = _build_episode_words(sparse, TRAINED[_get_cluster(window)])
             self._mirage("episodes", *words, "--load", str(load), "--twin", "--out", path.name)
         return path
 
     def train(self, cluster: str) -> None:
-        """One model of each family, of both sizes of chain."""
-        windows = _windows(cluster)
-        tables = [self.table(window, "train").name for window in windows]
+        """Train a model of each family on both sizes of chain, if it does not exist."""
+        windows = _list_windows(cluster)
+        tables = [self.make_table(window, "train").name for window in windows]
         for load in OTHER_LOADS.get(cluster, ()):
-            tables += [self._at_load(window, load).name for window in windows]
+            tables += [self._make_table_at_load(window, load).name for window in windows]
         for family in self.families:
-            out = _model(family, cluster)
+            out = _get_model_path(family, cluster)
             if not (self.folder / out).exists():
                 note = ["--note", NOTES[cluster]]
                 self._mirage("train", family, *tables, "--twin", *note, "--out", out)
         if SHIPPED in self.families:
-            self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
+            self._mirage("models", "promote", _get_model_path(SHIPPED, cluster), "--force")
 
     def judge(self, window: str, price: float) -> dict[str, Any]:
-        """`mirage evaluate` of all policies at a price."""
+        """Evaluate all policies at a price (`mirage evaluate`), and return figures by policy."""
         path = self.folder / f"{window}-at-{price}.json"
         if not path.exists():
-            table = self.table(window, "validation")
-            models = [_model(family, _cluster(window)) for family in self.families]
+            table = self.make_table(window, "validation")
+            models = [_get_model_path(family, _get_cluster(window)) for family in self.families]
             words = [f"--policy={name}" for name in (*RULES, "auto", *models)]
             words += ["--overlap-price", str(price), "--json", path.name]
             words += ["--plot", f"{window}.svg"] if price == PRICE else []
@@ -131,9 +132,9 @@ class Board:
         policies: dict[str, Any] = json.loads(path.read_text())["policies"]
         return policies
 
-    def card(self, family: str, cluster: str) -> dict[str, Any]:
+    def read_card(self, family: str, cluster: str) -> dict[str, Any]:
         card: dict[str, Any] = json.loads(
-            (self.folder / _model(family, cluster) / "card.json").read_text()
+            (self.folder / _get_model_path(family, cluster) / "card.json").read_text()
         )
         return card
 
@@ -151,27 +152,30 @@ def _build_episode_words(window: Window, days: tuple[str, str]) -> list[str]:
     return [*words, "--every", f"{window.every_h}h", "--from", days[0], "--until", days[1]]
 
 
-def _cluster(window: str) -> str:
+def _get_cluster(window: str) -> str:
     return window.rpartition("-")[0]
 
 
-def _windows(cluster: str) -> list[str]:
-    return [window for window in WINDOWS if _cluster(window) == cluster]
+def _list_windows(cluster: str) -> list[str]:
+    return [window for window in WINDOWS if _get_cluster(window) == cluster]
 
 
-def _model(family: str, cluster: str) -> str:
+def _get_model_path(family: str, cluster: str) -> str:
     return f"models/{family}-{cluster}/1"
 
 
-def _rows(policies: dict[str, Any], load: str) -> Iterator[str]:
-    """A line of each policy, the cheapest first."""
+def _format_rows(policies: dict[str, Any], load: str) -> Iterator[str]:
+    """Format a row for each policy, the cheapest first."""
     for name, by_class in sorted(policies.items(), key=lambda item: item[1][load]["cost_h"]):
-        f = by_class[load]
-        closed = "" if f["gap_closed"] is None else _with_interval(f, "gap_closed", ".2f")
+        figures = by_class[load]
+        closed = (
+            "" if figures["gap_closed"] is None else _with_interval(figures, "gap_closed", ".2f")
+        )
         yield (
-            f"| {name} | {_with_interval(f, 'interruption_h', '.2f')} | {f['overlap_h']:.2f} "
-            f"| {f['zero_interruption_pct']:.0f} "
-            f"| {_with_interval(f, 'cost_h', '.2f')} | {closed} |"
+            f"| {name} | {_with_interval(figures, 'interruption_h', '.2f')} "
+            f"| {figures['overlap_h']:.2f} "
+            f"| {figures['zero_interruption_pct']:.0f} "
+            f"| {_with_interval(figures, 'cost_h', '.2f')} | {closed} |"
         )
 
 
@@ -180,65 +184,67 @@ def _with_interval(figures: dict[str, Any], name: str, form: str) -> str:
     return f"{figures[name]:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def _board(board: Board, window: str) -> Iterator[str]:
+def _format_window(board: Board, window: str) -> Iterator[str]:
     policies = board.judge(window, PRICE)
     for load in LOADS:
         count = policies["reactive"][load]["episodes"]
         if not count or (load != "all" and count == policies["reactive"]["all"]["episodes"]):
             continue
-        yield from _table(
+        yield from _format_table(
             f"### {window}, {load}: {count} hand-overs",
             "policy, interruption h, overlap h, none %, cost h, gap closed",
-            _rows(policies, load),
+            _format_rows(policies, load),
         )
 
 
-def _points(board: Board, window: str) -> Iterator[str]:
-    """`auto` where the price is the one at which its model's training weeks overlapped so long."""
-    plain = board.judge(window, PRICE)["reactive"]["all"]
-    for point in board.card(SHIPPED, _cluster(window))["operating_points"]:
+def _format_points(board: Board, window: str) -> Iterator[str]:
+    """Format `auto` at the prices that gave each bound of overlap in its model's training weeks."""
+    reactive = board.judge(window, PRICE)["reactive"]["all"]
+    for point in board.read_card(SHIPPED, _get_cluster(window))["operating_points"]:
         if point["nodes"] != WINDOWS[window].nodes or point["price"] is None:
             continue
-        f = board.judge(window, point["price"])["auto"]["all"]
-        less = _less(f["interruption_h"], plain["interruption_h"])
+        figures = board.judge(window, point["price"])["auto"]["all"]
+        reduction = _format_reduction(figures["interruption_h"], reactive["interruption_h"])
         yield (
-            f"| {window} | {point['overlap_at_most_h']} | {point['price']} | {f['overlap_h']:.2f} "
-            f"| {f['interruption_h']:.2f} | {less} | {f['zero_interruption_pct']:.0f} |"
+            f"| {window} | {point['overlap_at_most_h']} | {point['price']} "
+            f"| {figures['overlap_h']:.2f} | {figures['interruption_h']:.2f} | {reduction} "
+            f"| {figures['zero_interruption_pct']:.0f} |"
         )
 
 
-def _less(now_h: float, before_h: float) -> str:
+def _format_reduction(now_h: float, before_h: float) -> str:
     return f"{100 * (1 - now_h / before_h):.0f} %" if before_h else ""
 
 
-def _beside_paper(board: Board, window: str) -> Iterator[str]:
-    """How much less interruption `auto` leaves than plain Slurm, by load class."""
+def _format_beside_paper(board: Board, window: str) -> Iterator[str]:
+    """Format how much less interruption `auto` leaves than plain Slurm, by load class."""
     policies = board.judge(window, PRICE)
     for load in LOADS:
-        plain, auto = policies["reactive"][load], policies["auto"][load]
-        if not plain["episodes"]:
+        reactive, auto = policies["reactive"][load], policies["auto"][load]
+        if not reactive["episodes"]:
             continue
-        less = _less(auto["interruption_h"], plain["interruption_h"])
+        reduction = _format_reduction(auto["interruption_h"], reactive["interruption_h"])
         yield (
-            f"| {window} | {load} ({plain['episodes']}) | {plain['interruption_h']:.2f} "
-            f"| {auto['interruption_h']:.2f} | {less} | {plain['zero_interruption_pct']:.0f} "
+            f"| {window} | {load} ({reactive['episodes']}) | {reactive['interruption_h']:.2f} "
+            f"| {auto['interruption_h']:.2f} | {reduction} "
+            f"| {reactive['zero_interruption_pct']:.0f} "
             f"| {auto['zero_interruption_pct']:.0f} | {auto['overlap_h']:.2f} |"
         )
 
 
-def _training(board: Board, cluster: str) -> Iterator[str]:
+def _format_training(board: Board, cluster: str) -> Iterator[str]:
     for family in board.families:
-        card = board.card(family, cluster)
+        card = board.read_card(family, cluster)
         policies = card["metrics"]["policies"]
-        family_row, plain = policies[family]["all"], policies["reactive"]["all"]
+        family_row, reactive = policies[family]["all"], policies["reactive"]["all"]
         yield (
-            f"| {cluster} | {family} | {card['wall_s']:.0f} | {plain['cost_h']:.2f} "
+            f"| {cluster} | {family} | {card['wall_s']:.0f} | {reactive['cost_h']:.2f} "
             f"| {family_row['cost_h']:.2f} | {_with_interval(family_row, 'gap_closed', '.2f')} |"
         )
 
 
-def _table(title: str, columns: str, rows: Iterable[str]) -> Iterator[str]:
-    """A heading, and `columns`, names with ", " between, over the rows."""
+def _format_table(title: str, columns: str, rows: Iterable[str]) -> Iterator[str]:
+    """Format a table: the title, `columns` (names with ", " between), and the rows."""
     names = columns.split(", ")
     yield f"\n{title}\n"
     yield f"| {' | '.join(names)} |"
@@ -246,25 +252,25 @@ def _table(title: str, columns: str, rows: Iterable[str]) -> Iterator[str]:
     yield from rows
 
 
-def _document(board: Board, clusters: Sequence[str]) -> Iterator[str]:
-    windows = [window for window in WINDOWS if _cluster(window) in clusters]
+def _format_document(board: Board, clusters: Sequence[str]) -> Iterator[str]:
+    windows = [window for window in WINDOWS if _get_cluster(window) in clusters]
     yield "## Validation, price 0.5"
     for window in windows:
-        yield from _board(board, window)
-    yield from _table(
+        yield from _format_window(board, window)
+    yield from _format_table(
         "## Operating points of `auto`",
         "window, overlap at most h, price, overlap h, interruption h, less, none %",
-        chain.from_iterable(_points(board, window) for window in windows),
+        chain.from_iterable(_format_points(board, window) for window in windows),
     )
-    yield from _table(
+    yield from _format_table(
         "## `auto` by load class, as the paper tells its results",
         "window, load (hand-overs), plain h, h, less, plain none %, none %, overlap h",
-        chain.from_iterable(_beside_paper(board, window) for window in windows),
+        chain.from_iterable(_format_beside_paper(board, window) for window in windows),
     )
-    yield from _table(
+    yield from _format_table(
         "## Training: rolling windows of the training weeks, both sizes together",
         "cluster, family, s, reactive cost h, cost h, gap closed",
-        chain.from_iterable(_training(board, cluster) for cluster in clusters),
+        chain.from_iterable(_format_training(board, cluster) for cluster in clusters),
     )
 
 
@@ -274,16 +280,16 @@ def main() -> None:
     parser.add_argument("--cluster", action="append", choices=list(TRAINED))
     parser.add_argument("--family", action="append", choices=FAMILIES)
     parser.add_argument("--only-train", action="store_true", help="Leave validation unread.")
-    words = parser.parse_args()
+    options = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"leaderboard: the traces are not there: {SHARED}")
-    (words.folder / "models").mkdir(parents=True, exist_ok=True)
-    board = Board(words.folder, words.family or FAMILIES)
-    clusters = words.cluster or list(TRAINED)
+    (options.folder / "models").mkdir(parents=True, exist_ok=True)
+    board = Board(options.folder, options.family or FAMILIES)
+    clusters = options.cluster or list(TRAINED)
     for cluster in clusters:
         board.train(cluster)
-    if not words.only_train:
-        print("\n".join(_document(board, clusters)))
+    if not options.only_train:
+        print("\n".join(_format_document(board, clusters)))
 
 
 if __name__ == "__main__":

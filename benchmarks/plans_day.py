@@ -54,11 +54,11 @@ def draw_hours(hours: int, seed: int) -> list[int]:
     return sorted(hours_up)
 
 
-def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> None:
-    """Let the hours pass; the service runs in those of `up`."""
+def live_through(scene: Scene, watch: Watch, hours_up: Sequence[int], hours: int) -> None:
+    """Let the hours pass; the service runs in those of `hours_up`."""
     began = scene.testbed.now()
     for hour in range(hours):
-        if hour in up:
+        if hour in hours_up:
             scene.launch_service()
         let_pass(scene, watch, began + (hour + 1) * HOUR - scene.testbed.now())
         scene.stop_service(signal.SIGKILL)
@@ -66,21 +66,21 @@ def live_through(scene: Scene, watch: Watch, up: Sequence[int], hours: int) -> N
 
 def measure(hours: int, seed: int, evidence: Path | None) -> list[str]:
     """Return the offences of such a day; prints what happened."""
-    up = draw_hours(hours, seed)
-    print(f"seed {seed}: the service is up in the hours {up} of {hours}", flush=True)
+    hours_up = draw_hours(hours, seed)
+    print(f"seed {seed}: the service is up in the hours {hours_up} of {hours}", flush=True)
     with open_scene() as scene:
         scene.start_service()  # makes the database
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-        scene.testbed.wait_until(lambda: scene.submitted() > 16, WARM_UP_S, "bob's jobs")
+        scene.testbed.wait_until(lambda: scene.count_submitted() > 16, WARM_UP_S, "bob's jobs")
         watch = Watch(scene, {})
         let_pass(scene, watch, WARM_UP_S)
         watch.chains = {spec.submit(scene): spec for spec in CHAINS[::2]}
         scene.stop_service(signal.SIGKILL)
         watch.chains |= {spec.submit(scene): spec for spec in CHAINS[1::2]}
-        live_through(scene, watch, up, hours)
+        live_through(scene, watch, hours_up, hours)
         offences, records = watch.find_offences(evidence)
         print("\n".join(summarize(records, watch.chains)))
-        print(f"{watch.looks} looks at the queue; {scene.submitted()} jobs of bob's")
+        print(f"{watch.looks} looks at the queue; {scene.count_submitted()} jobs of bob's")
         events = Counter(event for event, _, _ in scene.audit())
         counts = ", ".join(f"{event} {count}" for event, count in sorted(events.items()))
         print(f"the service's audit: {counts}")

@@ -63,17 +63,17 @@ CHAINS = (
 _EARLY = ("--mirage-min-runtime=0", "--mirage-max-overlap=60:00", "--mirage-lead=50:00")
 RETURNING = tuple(
     ChainSpec(
-        name=f"{name}-{one}",
+        name=f"{name}-{number}",
         style="sequential",
         limit_min=60,  # a client that cannot reach slurmctld asks for ten minutes of this clock
         links=500,
         max_overlap_s=HOUR,
         options=(*_EARLY, *options),
     )
-    for one in range(1, 4)
+    for number in range(1, 4)
     for name, options in (("served", ()), ("alone", ("--mirage-service=none",)))
 )
-_BOTH = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
+_BOTH_JOBS = re.compile(r"^before squeue .*-j (\d+),(\d+)\b")
 """The question with which a return begins, and a plan: about two jobs."""
 _PLANNED = re.compile(r" sbatch .*\?after:(\d+)\+")
 MOMENTS = {
@@ -90,9 +90,9 @@ KINDS = ("jobs", "plans", "returns", "waits", "started", "began", "ends", "reque
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What has just happened, and the job that did it; None: the service, or nobody known."""
+    """An event, and the job that caused it; None: the service, or an unknown job."""
 
-    what: str
+    event: str
     job: int | None
 
 
@@ -108,14 +108,14 @@ class Steps:
     def read_new(self) -> list[Step]:
         """Return the steps since the last call."""
         calls = self.log.read_steps()
-        new = [Step(what, job) for what, job in calls[self._lines :]]
+        new_steps = [Step(event, job) for event, job in calls[self._lines :]]
         self._lines = len(calls)
         for kind in KINDS:
             for path in (self.scene.root / "alice" / "state").glob(f"*/{kind}/*"):
                 if path.name.isdigit() and path not in self._files:
                     self._files.add(path)
-                    new.append(Step(f"{kind}/{path.name}", _find_writer(path)))
-        return new
+                    new_steps.append(Step(f"{kind}/{path.name}", _find_writer(path)))
+        return new_steps
 
 
 def _find_writer(path: Path) -> int | None:
@@ -136,9 +136,9 @@ class Killer:
     kills: list[str] = field(default_factory=list)
     killed_jobs: set[int] = field(default_factory=set)
     _back_at: dict[str, float] = field(default_factory=dict)
-    _next: int = 1
-    _last: Step | None = None
-    _due: float | None = None
+    _steps_left: int = 1
+    _last_step: Step | None = None
+    _due_at: float | None = None
 
     def __post_init__(self) -> None:
         self._victims = cycle(VICTIMS)
@@ -148,15 +148,15 @@ class Killer:
         now = self.scene.testbed.now()
         for victim in [name for name, at in self._back_at.items() if at <= now]:
             self._bring_back(victim)
-        new = self.steps.read_new()
-        self._last = new[-1] if new else self._last
-        self._next -= len(new)
-        if self._last is None or self._next > 0:
+        new_steps = self.steps.read_new()
+        self._last_step = new_steps[-1] if new_steps else self._last_step
+        self._steps_left -= len(new_steps)
+        if self._last_step is None or self._steps_left > 0:
             return
-        if self._due is None:  # half of the kills come at the step, half in the quiet after it
-            self._due = now + self.dice.choice((0, 1)) * self.dice.uniform(0, QUIET_S)
-        if now >= self._due and self._kill(self._last):
-            self._next, self._due = self.dice.randrange(1, 2 * EVERY), None
+        if self._due_at is None:  # half of the kills come at the step, half in the quiet after it
+            self._due_at = now + self.dice.choice((0, 1)) * self.dice.uniform(0, QUIET_S)
+        if now >= self._due_at and self._kill(self._last_step):
+            self._steps_left, self._due_at = self.dice.randrange(1, 2 * EVERY), None
 
     def bring_all_back(self) -> None:
         for victim in list(self._back_at):
@@ -185,7 +185,7 @@ class Killer:
         by_job = "" if step.job is None else f" by job {step.job}"
         self.kills.append(victim)
         print(f"{self.scene.testbed.now():.0f} kill {len(self.kills)}: {victim} "
-              f"after {step.what}{by_job}", flush=True)  # fmt: skip
+              f"after {step.event}{by_job}", flush=True)  # fmt: skip
         return True
 
     def _kill_link(self, step: Step) -> bool:
@@ -210,7 +210,7 @@ class ReturnKiller(Killer):
     """How often something was killed at each moment of a return."""
     _predecessors: dict[int, int] = field(default_factory=dict)
     """The predecessor of each job that gives its nodes back, or has."""
-    _at: dict[int, int] = field(default_factory=dict)
+    _moments: dict[int, int] = field(default_factory=dict)
     """The moment that each such job has reached: two moments for each question."""
 
     def __post_init__(self) -> None:
@@ -222,53 +222,57 @@ class ReturnKiller(Killer):
         for victim in [name for name, at in self._back_at.items() if at <= now]:
             self._bring_back(victim)
         for step in self.steps.read_new():
-            job = self._find_submitter(step.what) if step.job is None else step.job
-            if job is not None and self._is_reached(job, step.what):
-                self._strike(Step(step.what, job))
+            job = self._find_submitter(step.event) if step.job is None else step.job
+            if job is not None and self._is_reached(job, step.event):
+                self._strike(Step(step.event, job))
 
-    def _find_submitter(self, what: str) -> int | None:
+    def _find_submitter(self, event: str) -> int | None:
         """Return the job that gives its nodes back by this sbatch. The command cannot say it, since
         it has the environment of the chain's first submission."""
-        planned = _PLANNED.search(what)
+        planned = _PLANNED.search(event)
         predecessor = int(planned[1]) if planned is not None else None
-        jobs = [job for job in self._at if self._predecessors[job] == predecessor]
+        jobs = [job for job in self._moments if self._predecessors[job] == predecessor]
         return max(jobs, default=None)
 
-    def _is_reached(self, job: int, what: str) -> bool:
+    def _is_reached(self, job: int, event: str) -> bool:
         """Follow a return. Return whether it has reached the moment that the dice drew."""
-        both = _BOTH.match(what)
-        if both is not None and job == int(both[1]) > int(both[2]):  # a plan: the later one second
-            self._predecessors[job], self._at[job] = int(both[2]), 0
-            return self._drawn == 0
-        when, _, call = what.partition(" ")
-        last = self._at.get(job)
-        if last is None or when not in ("before", "after"):
+        match = _BOTH_JOBS.match(event)
+        if match is not None and job == int(match[1]) > int(
+            match[2]
+        ):  # a plan: the later one second
+            self._predecessors[job], self._moments[job] = int(match[2]), 0
+            return self._drawn_moment == 0
+        when, _, call = event.partition(" ")
+        previous_moment = self._moments.get(job)
+        if previous_moment is None or when not in ("before", "after"):
             return False
         matches = [k for k, pattern in enumerate(MOMENTS.values()) if pattern.match(call)]
-        reached = 2 * matches[0] + (when == "after") if matches else -1
+        moment = 2 * matches[0] + (when == "after") if matches else -1
         if (
-            not last - 1 <= reached <= last + 1
+            not previous_moment - 1 <= moment <= previous_moment + 1
         ):  # a question may be repeated; any other order means that the link keeps its nodes
-            del self._at[job]
+            del self._moments[job]
             return False
-        self._at[job] = reached
-        return reached == self._drawn
+        self._moments[job] = moment
+        return moment == self._drawn_moment
 
     def _strike(self, step: Step) -> None:
-        is_there = step.job in _find_carriers()
-        if not is_there:  # the look came too late
+        is_running = step.job in _find_carriers()
+        if not is_running:  # the look came too late
             self._draw()
         elif self._kill(step):
-            when = ("before", "after")[self._drawn % 2]
-            self.places[f"{when} the question about {list(MOMENTS)[self._drawn // 2]}"] += 1
+            when = ("before", "after")[self._drawn_moment % 2]
+            self.places[f"{when} the question about {list(MOMENTS)[self._drawn_moment // 2]}"] += 1
             self._draw()
 
     def _kill_link(self, step: Step) -> bool:
         job = step.job or 0
-        return super()._kill_link(Step(step.what, self.dice.choice((job, self._predecessors[job]))))
+        return super()._kill_link(
+            Step(step.event, self.dice.choice((job, self._predecessors[job])))
+        )
 
     def _draw(self) -> None:
-        self._drawn = self.dice.randrange(2 * len(MOMENTS))
+        self._drawn_moment = self.dice.randrange(2 * len(MOMENTS))
 
 
 def _list_family(pid: int) -> list[int]:
@@ -339,9 +343,9 @@ def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> l
         print(f"kills: {counts}; {watch.looks} looks at the queue")
         if isinstance(killer, ReturnKiller):
             print("\n".join(f"{count} {place}" for place, count in sorted(killer.places.items())))
-        for one, other, both_s in list_twin_runs(records):
+        for one, other, common_s in list_twin_runs(records):
             print(f"link {one.link} of {watch.chains[one.chain].name}: jobs {one.job} and "
-                  f"{other.job} held nodes at once for {both_s} s")  # fmt: skip
+                  f"{other.job} held nodes at once for {common_s} s")  # fmt: skip
     return offences
 
 

@@ -26,10 +26,10 @@ from tests.support.handover.scene import Scene
 
 LIMIT_MIN = 60
 WAIT_MIN = 15
-"""What like jobs have waited: the lead that links plan."""
-MOST_MORE = 3.0
+"""The wait of similar jobs, minutes: the lead that links plan."""
+MOST_EXTRA_RPCS = 3.0
 CHAINS = {"sbatch": (), "no-plan": ("--mirage-never-overlap",), "own-plan": (), "service": ()}
-"""Each with the options of its first submission. The last two are compared with `no-plan`."""
+"""The options of each chain's first submission. The last two chains are compared with `no-plan`."""
 _LOOK_S = 1.0
 _PLAIN = """#!/bin/bash
 #SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M -p gpu -o /dev/null
@@ -103,7 +103,7 @@ class Cost:
 
 def measure_chain(scene: Scene, log: CommandLog, name: str, links: int) -> Cost:
     """Run a chain to its end."""
-    already = len(log.read_calls())
+    earlier_call_count = len(log.read_calls())
     count = CallCount(scene)
     if name == "sbatch":
         submit_plain(scene, name, links, LIMIT_MIN, log.find_path(scene, "alice"))
@@ -120,12 +120,12 @@ def measure_chain(scene: Scene, log: CommandLog, name: str, links: int) -> Cost:
 
     def is_over() -> bool:
         count.look()
-        return scene.finished(name, links)
+        return scene.is_finished(name, links)
 
     scene.testbed.wait_until(is_over, 2 * links * LIMIT_MIN * MINUTE, f"the end of {name}")
     time.sleep(2 * _LOOK_S)
     count.look()
-    return Cost(name, links, count.total, log.read_calls()[already:])
+    return Cost(name, links, count.total, log.read_calls()[earlier_call_count:])
 
 
 def submit_plain(scene: Scene, name: str, links: int, limit_min: int, path: str) -> None:
@@ -144,7 +144,7 @@ def find_offences(costs: Sequence[Cost]) -> list[str]:
         f"{cost.name}: {cost.rpcs_a_link - baseline.rpcs_a_link:.1f} RPCs a link more "
         f"than {baseline.name}"
         for cost in planning
-        if cost.rpcs_a_link - baseline.rpcs_a_link > MOST_MORE
+        if cost.rpcs_a_link - baseline.rpcs_a_link > MOST_EXTRA_RPCS
     ]
     return offences + [line for cost in planning for line in cost.find_hasty_sacct()]
 

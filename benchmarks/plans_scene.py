@@ -140,12 +140,12 @@ class CommandLog:
         log.touch()
         log.chmod(0o666)
         for name in _COMMANDS:
-            real = shutil.which(name)
+            program = shutil.which(name)
             command = folder / name
             when_asked = "asked" if asks else "unasked"
             command.write_text(
                 _LOGGED_COMMAND.format(
-                    name=name, log=log, real=real, step_s=step_s, asked=when_asked
+                    name=name, log=log, real=program, step_s=step_s, asked=when_asked
                 )
             )
             command.chmod(0o755)

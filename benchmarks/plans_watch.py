@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
-from tests.support.handover.scene import Ran, Scene
+from tests.support.handover.scene import Scene, ScriptRun
 
 DEFAULT_OVERLAP_S = 4 * 3600
 ROUNDING_S = MINUTE
@@ -109,15 +109,15 @@ class Watch:
         self._resumed_at.clear()
         self.resume_dead()
         self._look_now()
-        runs = {chain: self.scene.ran(spec.name) for chain, spec in self.chains.items()}
+        runs = {chain: self.scene.list_runs(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
         time.sleep(1)  # until accounting has the records
         records = read_links(self.scene)
         if evidence is not None:
-            self._keep(evidence, records)
+            self._save_evidence(evidence, records)
         offences = [
-            f"double standby: {offence}, at {len(at)} looks from {at[0]:.0f} on"
-            for offence, at in self.doubles.items()
+            f"double standby: {offence}, at {len(instants)} looks from {instants[0]:.0f} on"
+            for offence, instants in self.doubles.items()
         ]
         offences += [
             f"held: {self.chains[chain].name}, {offence}" for chain, offence in self.held.items()
@@ -139,7 +139,7 @@ class Watch:
             now = self.scene.testbed.now()
             if chain in self.live or not self.looks or now < self._resumed_at.get(chain, 0):
                 continue
-            is_ended = has_ended(self.scene.ran(spec.name), spec)
+            is_ended = has_ended(self.scene.list_runs(spec.name), spec)
             if not is_ended and self._has_no_successor(chain):
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
                       f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
@@ -166,7 +166,7 @@ class Watch:
     def _find_folder(self, chain: str) -> Path:
         return self.scene.root / "alice" / "state" / chain
 
-    def _keep(self, folder: Path, records: Sequence[LinkRecord]) -> None:
+    def _save_evidence(self, folder: Path, records: Sequence[LinkRecord]) -> None:
         shutil.copytree(self.scene.root / "alice", folder / "alice", dirs_exist_ok=True)
         shutil.copy(self.scene.root / "mirage" / "serve.log", folder)
         shutil.copy(self.scene.root / "mirage" / "mirage.db", folder)
@@ -223,9 +223,9 @@ def find_double_standbys(
     return offences
 
 
-def has_ended(ran: Sequence[Ran], spec: ChainSpec) -> bool:
+def has_ended(runs: Sequence[ScriptRun], spec: ChainSpec) -> bool:
     """Return whether the last link's script has begun; the link is not in the queue any more."""
-    return any(run.link == spec.links for run in ran)
+    return any(run.link == spec.links for run in runs)
 
 
 def count_links(records: Sequence[LinkRecord]) -> int:
@@ -295,11 +295,11 @@ def find_twin_runs(records: Sequence[LinkRecord], spec: ChainSpec) -> list[str]:
     """Return, in words, two jobs of one link that held nodes at once for longer than a job that is
     one too many needs to leave."""
     offences = []
-    for one, other, both_s in list_twin_runs(records):
-        if both_s > LEAVES_S:
+    for one, other, common_s in list_twin_runs(records):
+        if common_s > LEAVES_S:
             offences.append(
                 f"two jobs: link {one.link} of {spec.name} ran as jobs {one.job} and {other.job} "
-                f"at once for {both_s} s"
+                f"at once for {common_s} s"
             )
     return offences
 
@@ -311,18 +311,18 @@ def list_twin_runs(records: Sequence[LinkRecord]) -> list[tuple[LinkRecord, Link
     for one, other in combinations(runs, 2):
         if (one.chain, one.link) == (other.chain, other.link) and one.job != other.job:
             first_end = min(one.end or 0, other.end or 0)
-            both_s = first_end - max(one.start or 0, other.start or 0)
-            pairs += [(one, other, both_s)] if both_s > 0 else []
+            common_s = first_end - max(one.start or 0, other.start or 0)
+            pairs += [(one, other, common_s)] if common_s > 0 else []
     return pairs
 
 
 def find_two_writers(
-    ran: Sequence[Ran], records: Sequence[LinkRecord], spec: ChainSpec
+    runs: Sequence[ScriptRun], records: Sequence[LinkRecord], spec: ChainSpec
 ) -> list[str]:
     """Return, in words, the links whose script ran twice, or beside the one before (sequential)."""
     ends = {record.job: record.end for record in records}
     jobs: dict[int, set[int]] = {}
-    for run in ran:
+    for run in runs:
         jobs.setdefault(run.link, set()).add(run.job_id)
     offences = [
         f"two runs: link {link} of {spec.name} as jobs {sorted(ids)}"
@@ -331,12 +331,12 @@ def find_two_writers(
     ]
     if spec.style != "sequential":
         return offences
-    for before, after in pairwise(ran):
-        end = before.end or ends.get(before.job_id)
-        if end is not None and after.job_id != before.job_id and after.start < end:
+    for earlier, later in pairwise(runs):
+        end = earlier.end or ends.get(earlier.job_id)
+        if end is not None and later.job_id != earlier.job_id and later.start < end:
             offences.append(
-                f"two writers: link {after.link} of {spec.name} began {end - after.start} s "
-                f"before the end of link {before.link}"
+                f"two writers: link {later.link} of {spec.name} began {end - later.start} s "
+                f"before the end of link {earlier.link}"
             )
     return offences
 
@@ -346,11 +346,16 @@ def summarize(records: Sequence[LinkRecord], chains: Mapping[str, ChainSpec]) ->
     rows = ["| chain | links run | started early | sent back | failed |", "|---|---|---|---|---|"]
     for chain, spec in chains.items():
         chain_records = [record for record in records if record.chain == chain and record.start]
-        early = sum(compute_time_left(record, chain_records) > 0 for record in chain_records)
-        back = sum(
+        early_count = sum(compute_time_left(record, chain_records) > 0 for record in chain_records)
+        sent_back_count = sum(
             was_sent_back(record, chain_records)
             for record, _ in list_early_links(chain_records, spec)
         )
-        failed = sum(record.state in ("FAILED", "NODE_FAIL") for record in chain_records)
-        rows.append(f"| {spec.name} | {count_links(chain_records)} | {early} | {back} | {failed} |")
+        failed_count = sum(record.state in ("FAILED", "NODE_FAIL") for record in chain_records)
+        rows.append(
+            rows.append(
+                f"| {spec.name} | {count_links(chain_records)} | {early_count} | {sent_back_count} "
+                f"| {failed_count} |"
+            )
+        )
     return rows

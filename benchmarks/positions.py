@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.positions_load import LOADS, Load, chain_figures, others
-from benchmarks.positions_pairs import POLICIES, Pairs, figures
+from benchmarks.positions_load import LOADS, Load, summarize_chains, summarize_others
+from benchmarks.positions_pairs import POLICIES, Pairs, summarize_pairs
 from benchmarks.positions_regimes import REGIMES, SHARED
 from mirage.cli.ui.progress import show_progress
 
@@ -25,7 +25,7 @@ SIZES = (1, 8)
 _LOADED = ("age", "fair share, own user")
 
 
-def parts(every_h: int) -> Iterator[Part]:
+def list_parts(every_h: int) -> Iterator[Part]:
     for regime in REGIMES:
         for nodes in SIZES if not regime.gpus else (1,):
             yield Pairs(regime, nodes, every_h)
@@ -37,20 +37,24 @@ def parts(every_h: int) -> Iterator[Part]:
                     yield Load(regime, per_cent, early, policy.name)
 
 
-def measured(part: Part, folder: Path) -> dict[str, Any]:
-    """The part as an earlier command has left it, or made now."""
+def measure_part(part: Part, folder: Path) -> dict[str, Any]:
+    """Return the figures of a part: as an earlier command stored them, or measured now."""
     every = f", every {part.every_h} h" if isinstance(part, Pairs) else ""
     path = folder / f"{part.name}{every}.json".replace(" ", "-").replace("%", "pct")
     if not path.exists():
-        half = path.with_suffix(".part")
-        half.write_text(json.dumps(part.measured()), encoding="utf-8")
-        half.replace(path)
+        unfinished_path = path.with_suffix(".part")
+        unfinished_path.write_text(json.dumps(part.measure()), encoding="utf-8")
+        unfinished_path.replace(path)
     figures_of_part: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return figures_of_part
 
 
-def report(parts_measured: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
-    pairs = {p.name: figures(m) for p, m in parts_measured if isinstance(p, Pairs)}
+def build_report(parts_measured: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
+    pairs = {
+        part.name: summarize_pairs(measurement)
+        for part, measurement in parts_measured
+        if isinstance(part, Pairs)
+    }
     by_name = {part.name: figures_of_part for part, figures_of_part in parts_measured}
     loads: dict[str, Any] = {}
     for part, figures_of_part in parts_measured:
@@ -58,8 +62,8 @@ def report(parts_measured: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
             reactive = by_name[replace(part, policy="reactive").name]
             baseline = None if part.policy == "reactive" else reactive
             loads[part.name] = {
-                "others": others(figures_of_part, baseline),
-                "chains": chain_figures(figures_of_part, baseline),
+                "others": summarize_others(figures_of_part, baseline),
+                "chains": summarize_chains(figures_of_part, baseline),
             }
     return {"pairs": pairs, "load": loads}
 
@@ -68,41 +72,43 @@ def _with_interval(value: list[float]) -> str:
     return f"{value[0]:6.2f} [{value[1]:.2f}, {value[2]:.2f}]"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def show(result: dict[str, Any]) -> None:
+def print_report(result: dict[str, Any]) -> None:
     for name, cell in result["pairs"].items():
-        _say(
+        _print_line(
             f"\n{name}: {cell['handovers']} hand-overs; "
             f"best one-move rule {cell['best_one_move']}; "
             f"best constant lead {cell['best_lead_h']:.1f} h"
         )
-        _say(
+        _print_line(
             "policy          cost h  interr.  overlap  none %  touches  "
             "cost less reactive      less the best one-move  less the one-move oracle"
         )
-        for policy, f in cell["policies"].items():
-            _say(
-                f"{policy:14} {f['cost_h']:7.2f} {f['interruption_h']:8.2f} {f['overlap_h']:8.2f} "
-                f"{f['zero_interruption_pct']:7.0f} {f['touches']:8.2f}  "
-                f"{_with_interval(f['less_reactive_h']):22}  "
-                f"{_with_interval(f['less_one_move_h']):22}  {_with_interval(f['less_oracle_h'])}"
+        for policy, row in cell["policies"].items():
+            _print_line(
+                f"{policy:14} {row['cost_h']:7.2f} {row['interruption_h']:8.2f} "
+                f"{row['overlap_h']:8.2f} "
+                f"{row['zero_interruption_pct']:7.0f} {row['touches']:8.2f}  "
+                f"{_with_interval(row['less_reactive_h']):22}  "
+                f"{_with_interval(row['less_one_move_h']):22}  "
+                f"{_with_interval(row['less_oracle_h'])}"
             )
     if result["load"]:
-        _say("\nchains among the log's jobs: the others' waits, and the chains'")
+        _print_line("\nchains among the log's jobs: the others' waits, and the chains'")
     for name, cell in result["load"].items():
-        _say(_load_line(name, cell))
+        _print_line(_format_load_line(name, cell))
 
 
-def _load_line(name: str, cell: dict[str, Any]) -> str:
-    mine, chains = cell["others"], cell["chains"]
-    line = f"{name:62} others mean {mine['wait_mean_h']:.3f} h, p90 {mine['wait_p90_h']:.2f} h"
-    if "more_than_reactive_h" in mine:
+def _format_load_line(name: str, cell: dict[str, Any]) -> str:
+    others, chains = cell["others"], cell["chains"]
+    line = f"{name:62} others mean {others['wait_mean_h']:.3f} h, p90 {others['wait_p90_h']:.2f} h"
+    if "more_than_reactive_h" in others:
         line += (
-            f", more than under reactive: mean {_with_interval(mine['more_than_reactive_h'])}, "
-            f"p90 {mine['p90_more_h']:.2f}"
+            f", more than under reactive: mean {_with_interval(others['more_than_reactive_h'])}, "
+            f"p90 {others['p90_more_h']:.2f}"
         )
     if chains:
         line += (
@@ -126,21 +132,21 @@ def main() -> None:
         "--out", type=Path, default=Path(tempfile.gettempdir()) / "mirage-positions"
     )
     parser.add_argument("--json", action="store_true")
-    words = parser.parse_args()
+    options = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"positions: the traces are not there: {SHARED}")
-    words.out.mkdir(parents=True, exist_ok=True)
-    parts_to_measure = list(parts(words.every_h))
+    options.out.mkdir(parents=True, exist_ok=True)
+    parts_to_measure = list(list_parts(options.every_h))
     parts_measured: list[tuple[Part, dict[str, Any]]] = []
     with show_progress("positions", len(parts_to_measure)) as on_progress:
         for part in parts_to_measure:
-            parts_measured.append((part, measured(part, words.out)))
+            parts_measured.append((part, measure_part(part, options.out)))
             on_progress()
-    answer = report(parts_measured)
-    if words.json:
-        _say(json.dumps(answer, indent=1))
+    answer = build_report(parts_measured)
+    if options.json:
+        _print_line(json.dumps(answer, indent=1))
     else:
-        show(answer)
+        print_report(answer)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, Site, started_by
+from benchmarks.positions_regimes import (
+    HOUR_S,
+    LIMIT_S,
+    SINCE,
+    UNTIL,
+    Regime,
+    Site,
+    build_wait_reader,
+)
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.decision import Action, PolicyView
 from mirage.domain.ports import Policy
@@ -25,7 +33,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 POLICIES: tuple[Policy, ...] = (Reactive(), Average(), Pin(), PinThenFree())
 AFTERWARDS = ("fixed-lead", "best lead", "oracle")
-"""Read off the table of one-move outcomes; the last two are known only afterwards."""
+"""Policies whose outcomes are read from the table of one-move outcomes. The last two are known only
+afterwards."""
 ONE_MOVE = ("reactive", "average", "fixed-lead", "best lead")
 EVERY = 3
 """The oracle and the constant lead know every third of the ten-minute instants."""
@@ -33,7 +42,7 @@ EVERY = 3
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """One regime, one size."""
+    """A regime and a size of chain."""
 
     regime: Regime
     nodes: int
@@ -43,9 +52,9 @@ class Pairs:
     def name(self) -> str:
         return f"{self.regime.name}, {self.nodes} node{'s' * (self.nodes > 1)}"
 
-    def measured(self) -> dict[str, Any]:
-        """Of every policy: outcome in hours and touches of each hand-over, by start point."""
-        site = Site.of(self.regime)
+    def measure(self) -> dict[str, Any]:
+        """Measure outcome in hours and touches of each hand-over under every policy."""
+        site = Site.from_regime(self.regime)
         settings = PairSettings(
             nodes=self.nodes,
             time_limit_s=LIMIT_S,
@@ -57,17 +66,17 @@ class Pairs:
         worlds = TraceReplay(site.params, site.jobs, settings)
         if self.regime.gpus:
             worlds.link = replace(worlds.link, exclusive=False, cpus=1, gpus=self.regime.gpus)
-        waits = started_by(site.params, site.jobs)
+        waits = build_wait_reader(site.params, site.jobs)
         points: list[int] = []
         table: list[Floats] = []
         starts: list[int] = []
-        moved: dict[str, list[tuple[float, int]]] = {p.name: [] for p in POLICIES}
+        outcomes_by_policy: dict[str, list[tuple[float, int]]] = {p.name: [] for p in POLICIES}
         instants = np.append(settings.instant_s[:-1:EVERY], settings.instant_s[-1])
-        for point, world in _worlds(worlds, settings):
+        for point, world in _iter_worlds(worlds, settings):
             points.append(point)
             starts.append(world.start)
             for policy in POLICIES:
-                standby = _standby(world, worlds)
+                standby = _build_standby(world, worlds)
                 handover = run_handover(
                     world.sim.fork(),
                     standby,
@@ -76,26 +85,30 @@ class Pairs:
                     step_s=STEP_S,
                     at_most=world.at_most,
                 )
-                moved[policy.name].append((handover.outcome_s / HOUR_S, handover.touches))
+                outcomes_by_policy[policy.name].append(
+                    (handover.outcome_s / HOUR_S, handover.touches)
+                )
             table.append(world.compute_outcomes(world.start + instants.astype(np.int64)) / HOUR_S)
         return {
             "points": points,
-            "policies": {n: list(zip(*v, strict=True)) for n, v in moved.items()},
-        } | _of_one_move(np.array(table), np.array(starts), instants.astype(np.int64))
+            "policies": {
+                name: list(zip(*pairs, strict=True)) for name, pairs in outcomes_by_policy.items()
+            },
+        } | _compute_one_move(np.array(table), np.array(starts), instants.astype(np.int64))
 
 
-def _worlds(worlds: TraceReplay, settings: PairSettings) -> Iterator[tuple[int, ReplayFork]]:
+def _iter_worlds(worlds: TraceReplay, settings: PairSettings) -> Iterator[tuple[int, ReplayFork]]:
     for point in settings.start_points:
         world = worlds.fork_without_history(point)
         if world is None:
             continue
-        twin = replace(world, sim=world.sim.fork())
-        twin.sim.advance(world.end)
-        if twin.has_run_to_limit():
+        copy = replace(world, sim=world.sim.fork())
+        copy.sim.advance(world.end)
+        if copy.has_run_to_limit():
             yield point, world
 
 
-def _standby(world: ReplayFork, worlds: TraceReplay) -> Standby:
+def _build_standby(world: ReplayFork, worlds: TraceReplay) -> Standby:
     predecessor = world.sim.find(world.predecessor)
     return Standby(
         predecessor=world.predecessor,
@@ -106,47 +119,49 @@ def _standby(world: ReplayFork, worlds: TraceReplay) -> Standby:
     )
 
 
-def _of_one_move(table: Floats, starts: Ints, instants: Ints) -> dict[str, Any]:
-    """What one move does by the past's best lead, and could have done: at best each time, and with
-    the one best constant lead. `table`: [E, T] outcomes in hours."""
-    rows, last = np.arange(len(table)), table.shape[1] - 1
-    cost = _cost(table)
-    best = last - cost[:, ::-1].argmin(axis=1)
-    constant = np.full(len(table), int(cost.mean(axis=0).argmin()))
+def _compute_one_move(table: Floats, starts: Ints, instants: Ints) -> dict[str, Any]:
+    """Compute the outcomes of one move: by the past's best lead, at the best instant each time, and
+    with the one best constant lead. `table`: [E, T] outcomes in hours."""
+    row_numbers, last = np.arange(len(table)), table.shape[1] - 1
+    cost = _compute_costs(table)
+    best_instants = last - cost[:, ::-1].argmin(axis=1)
+    constant_instants = np.full(len(table), int(cost.mean(axis=0).argmin()))
     chosen = {
-        "fixed-lead": _fixed_lead(table, starts, instants),
-        "best lead": constant,
-        "oracle": best,
+        "fixed-lead": _choose_fixed_leads(table, starts, instants),
+        "best lead": constant_instants,
+        "oracle": best_instants,
     }
     figures_by_name: dict[str, Any] = {
-        name: [table[rows, k].tolist(), (k < last).astype(float).tolist()]
+        name: [table[row_numbers, k].tolist(), (k < last).astype(float).tolist()]
         for name, k in chosen.items()
     }
-    return figures_by_name | {"lead_h": float(instants[-1] - instants[constant[0]]) / HOUR_S}
+    return figures_by_name | {
+        "lead_h": float(instants[-1] - instants[constant_instants[0]]) / HOUR_S
+    }
 
 
-def _fixed_lead(table: Floats, starts: Ints, instants: Ints) -> Ints:
-    """The rule that ships, all hand-overs beside each other in time: each knows those whose
+def _choose_fixed_leads(table: Floats, starts: Ints, instants: Ints) -> Ints:
+    """Choose by the rule `fixed-lead`, all hand-overs at their own times: each knows those whose
     successor has started by then."""
     rule, last = FixedLead(), len(instants) - 1
     chosen = np.full(len(table), -1, dtype=np.int64)
-    known: list[tuple[int, int]] = []
+    known_waits: list[tuple[int, int]] = []
     moments = sorted((s + t, i, k) for i, s in enumerate(starts) for k, t in enumerate(instants))
     for now, i, k in moments:
         if chosen[i] >= 0:
             continue
-        past = sorted(row for row in known if row[0] <= now)
-        waits = np.array([wait for _, wait in past], dtype=np.int64)
-        view = _bare_view(now, starts[i] + instants[-1], waits)
+        past_waits = sorted(row for row in known_waits if row[0] <= now)
+        waits = np.array([wait for _, wait in past_waits], dtype=np.int64)
+        view = _build_bare_view(now, starts[i] + instants[-1], waits)
         if k == last or rule.decide(view).action is Action.FREE:
             chosen[i] = k
             start = int(starts[i] + instants[-1] + round(table[i, k] * HOUR_S))
-            known.append((start, start - now))
+            known_waits.append((start, start - now))
     return chosen
 
 
-def _bare_view(now: int, end: int, waits: Ints) -> PolicyView:
-    """As much of it as this rule reads."""
+def _build_bare_view(now: int, end: int, waits: Ints) -> PolicyView:
+    """Build a view with only the fields that this rule reads."""
     handovers = replace(NO_WAITS, wait_s=waits)
     return PolicyView(
         now=int(now),
@@ -161,22 +176,22 @@ def _bare_view(now: int, end: int, waits: Ints) -> PolicyView:
     )
 
 
-def _cost(outcome_h: Floats) -> Floats:
+def _compute_costs(outcome_h: Floats) -> Floats:
     cost_h: Floats = np.maximum(outcome_h, 0.0) + OVERLAP_PRICE * np.maximum(-outcome_h, 0.0)
     return cost_h
 
 
-def figures(measured: dict[str, Any]) -> dict[str, Any]:
-    """Per policy: means, and its cost less that of reactive and of the best one-move rule."""
-    rows = {n: np.array(v) for n, v in measured["policies"].items()}
-    rows |= {n: np.array(measured[n]) for n in AFTERWARDS}
-    costs = {name: _cost(row[0]) for name, row in rows.items()}
+def summarize_pairs(measurement: dict[str, Any]) -> dict[str, Any]:
+    """Summarize each policy: means, and its cost less that of reactive and of the best rule."""
+    rows = {name: np.array(values) for name, values in measurement["policies"].items()}
+    rows |= {name: np.array(measurement[name]) for name in AFTERWARDS}
+    costs = {name: _compute_costs(row[0]) for name, row in rows.items()}
     one_move = min(ONE_MOVE, key=lambda name: float(costs[name].mean()))
-    counts = draw_day_counts(np.array(measured["points"]))
+    counts = draw_day_counts(np.array(measurement["points"]))
     return {
-        "handovers": len(measured["points"]),
+        "handovers": len(measurement["points"]),
         "best_one_move": one_move,
-        "best_lead_h": measured["lead_h"],
+        "best_lead_h": measurement["lead_h"],
         "policies": {
             name: {
                 "cost_h": float(costs[name].mean()),
@@ -184,16 +199,16 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
                 "overlap_h": float(np.maximum(-row[0], 0.0).mean()),
                 "zero_interruption_pct": float(100.0 * (row[0] <= 0.0).mean()),
                 "touches": float(row[1].mean()),
-                "less_reactive_h": _difference(counts, costs[name] - costs["reactive"]),
-                "less_one_move_h": _difference(counts, costs[name] - costs[one_move]),
-                "less_oracle_h": _difference(counts, costs[name] - costs["oracle"]),
+                "less_reactive_h": _compute_mean_interval(counts, costs[name] - costs["reactive"]),
+                "less_one_move_h": _compute_mean_interval(counts, costs[name] - costs[one_move]),
+                "less_oracle_h": _compute_mean_interval(counts, costs[name] - costs["oracle"]),
             }
             for name, row in rows.items()
         },
     }
 
 
-def _difference(counts: Floats, values: Floats) -> list[float]:
-    """The mean, and the ends of its interval."""
+def _compute_mean_interval(counts: Floats, values: Floats) -> list[float]:
+    """Return the mean, and the ends of its interval."""
     interval = compute_interval(compute_means(counts, values))
     return [float(values.mean()), *(interval or (np.nan, np.nan))]

@@ -22,7 +22,7 @@ SINCE = int(datetime(2022, 11, 7, tzinfo=UTC).timestamp())
 UNTIL = int(datetime(2023, 2, 7, tzinfo=UTC).timestamp())
 LIMIT_S = 48 * HOUR_S
 SHARED_GPUS = (1, 1, 2, 3)
-"""What one-node jobs ask for where nodes are shared, of three: by job number, evenly."""
+"""The GPUs, of three, that one-node jobs ask for if nodes are shared: by job number, evenly."""
 
 BY_NAME: Mapping[str, Any] = {
     "select_type": SelectType.CONS_TRES,
@@ -34,7 +34,7 @@ FAIR: Mapping[str, Any] = {"priority_weight_fairshare": 10000, "priority_weight_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """Changes of clusters/ls6.toml, and whose the chains are."""
+    """Changes of clusters/ls6.toml, and the user of the chains."""
 
     name: str
     changes: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Regime:
     shared: bool = False
     """One-node jobs of the log share nodes."""
     gpus: int = 0
-    """Of each of the link's nodes; 0: whole nodes."""
+    """GPUs of each of the link's nodes; 0: whole nodes."""
 
 
 REGIMES = (
@@ -82,58 +82,63 @@ class Site:
     jobs: tuple[SimJob, ...]
 
     @classmethod
-    def of(cls, regime: Regime) -> "Site":
+    def from_regime(cls, regime: Regime) -> "Site":
         params = replace(load_cluster_params(SHARED / "clusters" / "ls6.toml"), **regime.changes)
         jobs = tuple(load_workload(TRACE, params).jobs)
         if not regime.shared:
             return cls(regime, params, jobs)
-        shared = tuple(_sharing(job) for job in jobs)
-        gpu_share = sum(j.nodes * j.gpus for j in shared) / sum(j.nodes * j.gpus for j in jobs)
+        sharing_jobs = tuple(_share_nodes(job) for job in jobs)
+        gpu_share = sum(j.nodes * j.gpus for j in sharing_jobs) / sum(
+            j.nodes * j.gpus for j in jobs
+        )
         # Fewer nodes, or nobody would wait.
-        return cls(regime, replace(params, nodes=round(params.nodes * gpu_share)), shared)
+        return cls(regime, replace(params, nodes=round(params.nodes * gpu_share)), sharing_jobs)
 
     @property
     def user(self) -> str:
-        """Whose the chains are; empty: a user of its own."""
+        """Return the user of the chains; empty: each chain has a user of its own."""
         if not self.regime.heavy:
             return ""
-        spent: dict[str, float] = {}
+        node_seconds: dict[str, float] = {}
         for job in self.jobs:
             if SINCE <= job.submit < UNTIL:
-                ran = min(job.run_s, job.time_limit_s)
-                spent[job.user] = spent.get(job.user, 0.0) + job.nodes * ran
-        return max(spent, key=lambda user: spent[user])
+                run_s = min(job.run_s, job.time_limit_s)
+                node_seconds[job.user] = node_seconds.get(job.user, 0.0) + job.nodes * run_s
+        return max(node_seconds, key=lambda user: node_seconds[user])
 
 
-def _sharing(job: SimJob) -> SimJob:
-    """Its GPUs of each node; CPUs never are what a node has too few of."""
+def _share_nodes(job: SimJob) -> SimJob:
+    """Let a one-node job ask for some of the GPUs of its node. A node never has too few CPUs."""
     if job.nodes > 1:
         return job
     return replace(job, gpus=SHARED_GPUS[job.job_id % len(SHARED_GPUS)])
 
 
-def started_by(params: Params, jobs: Sequence[SimJob]) -> Callable[[int], Waits]:
-    """The waits of the last 1000 jobs started by an instant, in a replay without any pair."""
+def build_wait_reader(params: Params, jobs: Sequence[SimJob]) -> Callable[[int], Waits]:
+    """Build a reader of the waits of the last 1000 jobs started by an instant, without any pair."""
     sim = Simulator(params, Workload.from_jobs(params, jobs))
     sim.run_out()
     rows = np.flatnonzero(sim.start >= 0)
     rows = rows[np.argsort(sim.start[rows], kind="stable")]
-    listed = [sim.workload.jobs[i] for i in rows.tolist()]
+    started_jobs = [sim.workload.jobs[i] for i in rows.tolist()]
     start, wait_s = sim.start[rows], (sim.start - sim.workload.submit)[rows]
-    nodes = np.array([j.nodes for j in listed], dtype=np.int64)
-    limits = np.array([j.time_limit_s for j in listed], dtype=np.int64)
+    nodes = np.array([j.nodes for j in started_jobs], dtype=np.int64)
+    limits = np.array([j.time_limit_s for j in started_jobs], dtype=np.int64)
 
-    def waits(now: int) -> Waits:
+    def read_waits(now: int) -> Waits:
         end = int(np.searchsorted(start, now, side="right"))
-        part = slice(max(0, end - 1000), end)
+        last_rows = slice(max(0, end - 1000), end)
         return Waits(
-            start=start[part], wait_s=wait_s[part], nodes=nodes[part], time_limit_s=limits[part]
+            start=start[last_rows],
+            wait_s=wait_s[last_rows],
+            nodes=nodes[last_rows],
+            time_limit_s=limits[last_rows],
         )
 
-    return waits
+    return read_waits
 
 
-def run_shares(jobs: Sequence[SimJob]) -> np.ndarray:
-    """Run time over limit of the log's jobs of a day or more, submitted in the training weeks."""
-    long = (j for j in jobs if j.time_limit_s >= DAY_S and SINCE <= j.submit < UNTIL)
-    return np.array([min(1.0, j.run_s / j.time_limit_s) for j in long if j.cancel_at is None])
+def list_run_shares(jobs: Sequence[SimJob]) -> np.ndarray:
+    """List run time over limit of the jobs of a day or more, submitted in the training weeks."""
+    long_jobs = (j for j in jobs if j.time_limit_s >= DAY_S and SINCE <= j.submit < UNTIL)
+    return np.array([min(1.0, j.run_s / j.time_limit_s) for j in long_jobs if j.cancel_at is None])

@@ -30,37 +30,38 @@ from urllib.error import HTTPError
 from benchmarks.plans_rpcs import CallCount, submit_plain
 from benchmarks.plans_scene import HOUR, MINUTE, open_scene, read_chain_id
 from benchmarks.plans_watch import ChainSpec
-from tests.support.handover.scene import Ran, Scene
+from tests.support.handover.scene import Scene, ScriptRun
 
 POLICY = "quantile"
 RETURNS, HOLDS, PLAIN = "returns", "holds", "plain"
 KINDS = {RETURNS: ("--mirage-returns=2",), HOLDS: ("--mirage-returns=0",), PLAIN: ()}
 LIMIT_MIN = 30
 WAITED_MIN = 15
-"""What like jobs have waited before."""
+"""The wait of similar jobs before, minutes."""
 BACKLOG, RUN_S, WARM_UP_S = 8, (HOUR // 4, 3 * HOUR // 4), HOUR
 COUNTED_LIMIT_MIN, COUNTED_LINKS = 30, 3
-"""Of the chains of which RPCs are counted: two hand-overs each, on an idle cluster."""
+"""Time limit and links of the chains whose RPCs are counted: two hand-overs each, on an idle
+cluster."""
 _EARLY = ("--mirage-lead=12:00", "--mirage-max-overlap=30:00")
 _LOOK_S = 2 * MINUTE
 _TIMES = ("earliest", "at", "latest")
-_USED = "JobIDRaw,JobName,Start,End"
+_COLUMNS = "JobIDRaw,JobName,Start,End"
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """What a hand-over cost: seconds, of a chain with one node."""
+    """The cost of a hand-over of a chain with one node, in seconds."""
 
     late_s: int
     """From the predecessor's end to the script's start; negative: two links wrote at once."""
     idle_s: int
-    """For which jobs of the successor held a node before its script began."""
+    """The time for which jobs of the successor held a node before its script began."""
     returns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What chain show said of a link's start, and what happened; epoch seconds."""
+    """The start of a link that `mirage chain show` expected, and the real start; epoch seconds."""
 
     earliest: float
     at: float
@@ -88,10 +89,10 @@ class Sentences:
             return
         self._looked_at = now
         for name, chain in self.chains.items():
-            ran = self.scene.ran(name)
-            if not ran or now < ran[-1].start + LIMIT_MIN * MINUTE / 2:
+            runs = self.scene.list_runs(name)
+            if not runs or now < runs[-1].start + LIMIT_MIN * MINUTE / 2:
                 continue
-            key = (name, ran[-1].link + 1)
+            key = (name, runs[-1].link + 1)
             try:
                 text = None if key in self.texts else self._read(chain)
             except HTTPError:  # not registered yet
@@ -104,9 +105,11 @@ class Sentences:
         return text
 
     def judge(self) -> list[Sentence]:
-        """Return those of links whose script has begun since."""
+        """Return the sentences of links whose script has begun since."""
         began = {
-            (name, run.link): run.start for name in self.chains for run in self.scene.ran(name)
+            (name, run.link): run.start
+            for name in self.chains
+            for run in self.scene.list_runs(name)
         }
         sentences = []
         for key, text in self.texts.items():
@@ -145,13 +148,13 @@ def measure_load(
 
     def is_over() -> bool:
         sentences.look()
-        return all(len(scene.ran(name)) >= links for name in names.values())
+        return all(len(scene.list_runs(name)) >= links for name in names.values())
 
     scene.testbed.wait_until(is_over, 6 * links * HOUR, f"the last links, {load}")
     _cancel_chains(scene)
     spans = _read_spans(scene)
     return {
-        kind: list_handovers(scene.ran(name), spans[name]) for kind, name in names.items()
+        kind: list_handovers(scene.list_runs(name), spans[name]) for kind, name in names.items()
     }, sentences.judge()
 
 
@@ -167,7 +170,7 @@ def _cancel_chains(scene: Scene) -> None:
 
 def _read_spans(scene: Scene) -> dict[str, dict[int, tuple[int, int]]]:
     """(start, end) of each of alice's jobs that ran, by the chain's name and the job."""
-    words = ["sacct", "-n", "-P", "-X", "-u", "alice", "-S", "now-7days", "-o", _USED]
+    words = ["sacct", "-n", "-P", "-X", "-u", "alice", "-S", "now-7days", "-o", _COLUMNS]
     text = scene.testbed.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout
     spans: dict[str, dict[int, tuple[int, int]]] = {}
     for line in text.splitlines():
@@ -177,23 +180,23 @@ def _read_spans(scene: Scene) -> dict[str, dict[int, tuple[int, int]]]:
     return spans
 
 
-def list_handovers(runs: Sequence[Ran], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
+def list_handovers(runs: Sequence[ScriptRun], spans: dict[int, tuple[int, int]]) -> list[HandOver]:
     """Return the hand-overs of a chain, by its scripts' own lines and accounting.
 
     A job whose script never began is a return of the link that began next.
     """
     scripts = {run.job_id: run.start for run in runs}
     handovers = []
-    for before, after in pairwise(runs):
-        returned = [
+    for earlier_run, later_run in pairwise(runs):
+        return_spans = [
             span
             for job, span in spans.items()
-            if job not in scripts and before.start <= span[0] < after.start
+            if job not in scripts and earlier_run.start <= span[0] < later_run.start
         ]
-        held_s = sum(end - start for start, end in returned)
-        waited_s = after.start - spans[after.job_id][0]
-        late_s = after.start - spans[before.job_id][1]
-        handovers.append(HandOver(late_s, held_s + max(0, waited_s), len(returned)))
+        held_s = sum(end - start for start, end in return_spans)
+        waited_s = later_run.start - spans[later_run.job_id][0]
+        late_s = later_run.start - spans[earlier_run.job_id][1]
+        handovers.append(HandOver(late_s, held_s + max(0, waited_s), len(return_spans)))
     return handovers
 
 
@@ -215,13 +218,13 @@ def _count_rpcs(scene: Scene, kind: str) -> tuple[int, int]:
 
     def is_over() -> bool:
         count.look()
-        return len(scene.ran(spec.name)) >= spec.links
+        return len(scene.list_runs(spec.name)) >= spec.links
 
     scene.testbed.wait_until(is_over, 8 * HOUR, f"the last link of {spec.name}")
     count.look()
-    back = len(list((scene.root / "alice" / "state" / chain / "returns").glob("*")))
+    return_count = len(list((scene.root / "alice" / "state" / chain / "returns").glob("*")))
     _cancel_chains(scene)
-    return count.total, back
+    return count.total, return_count
 
 
 def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
@@ -242,7 +245,7 @@ def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
 
 
 def format_sentences(sentences: Sequence[Sentence]) -> str:
-    """Say how the sentence fared."""
+    """Format how many starts were inside the expected interval, and the errors."""
     if not sentences:
         return "no sentence was said"
     errors = [abs(sentence.began - sentence.at) / MINUTE for sentence in sentences]
@@ -265,13 +268,15 @@ def measure(handovers: int) -> list[str]:
             if load == "heavy":
                 scene.fill(backlog=BACKLOG, gpus=4, run_s=RUN_S)
                 _let_pass(scene, WARM_UP_S)
-            loads[load], more = measure_load(scene, load, handovers)
-            sentences += more
+            loads[load], load_sentences = measure_load(scene, load, handovers)
+            sentences += load_sentences
             print("\n".join(format_loads({load: loads[load]})[-3:]), flush=True)
     offences = _find_offences(loads, handovers)
     print("\n".join(format_loads(loads)))
-    for kind, (calls, back) in rpcs.items():
-        print(f"{kind}: {calls} RPCs of {COUNTED_LINKS} links, {back} links gave nodes back")
+    for kind, (calls, return_count) in rpcs.items():
+        print(
+            f"{kind}: {calls} RPCs of {COUNTED_LINKS} links, {return_count} links gave nodes back"
+        )
     print(format_sentences(sentences))
     return offences
 

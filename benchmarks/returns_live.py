@@ -50,7 +50,7 @@ RETURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class LiveHandover:
-    """What came of a hand-over on the simulator."""
+    """The outcome of a hand-over on the simulator."""
 
     outcome_s: int
     """The start of the link's last job, less its predecessor's end."""
@@ -98,7 +98,7 @@ def play_table(table: EpisodeTable, policy: str) -> PlayedHandovers:
 def compare_table(
     table: EpisodeTable, policy: str, handovers: int
 ) -> tuple[HandoverOutcomes, HandoverOutcomes]:
-    """Return what came of the hand-overs with returns: (by the table, on the simulator)."""
+    """Return the outcomes of the hand-overs with returns: (by the table, on the simulator)."""
     played = play_table(table, policy)
     rows = np.flatnonzero(played.returns)
     if not len(rows):
@@ -108,38 +108,45 @@ def compare_table(
     trace = load_replay(
         Path(table.metadata.source), params, timezone=table.metadata.timezone or None
     )
-    asked = build_request(table, params, trace.workload.jobs)
-    worlds = TraceReplay(params, asked.jobs, asked.settings)
+    request = build_request(table, params, trace.workload.jobs)
+    worlds = TraceReplay(params, request.jobs, request.settings)
     live: list[LiveHandover] = []
     for row in rows.tolist():
         world = worlds.fork_without_history(int(table.start_point[row]))
         if world is None:
             raise RuntimeError("the table was made from another trace")
         releases_s = [int(table.instant_s[k]) for k in played.releases[row]]
-        apart = replace(world, sim=world.sim.fork())
-        alone = play_releases(apart, worlds.link, releases_s[:1])
-        done = play_releases(world, worlds.link, releases_s)
-        if alone is None or alone.outcome_s != table.outcome_s[row, played.releases[row][0]]:
+        first_world = replace(world, sim=world.sim.fork())
+        first_release = play_releases(first_world, worlds.link, releases_s[:1])
+        live_handover = play_releases(world, worlds.link, releases_s)
+        if (
+            first_release is None
+            or first_release.outcome_s != table.outcome_s[row, played.releases[row][0]]
+        ):
             raise RuntimeError("the table was made by another simulator: make it again")
-        if done is None:
+        if live_handover is None:
             raise RuntimeError("a link never started again")
-        live.append(done)
+        live.append(live_handover)
     by_table = HandoverOutcomes.from_choices(table, played.release_instants, returns=played.returns)
     points, chosen = table.start_point[rows], by_table.lead_h[rows]
-    lived = np.array([(one.outcome_s, one.returns) for one in live]).reshape(-1, 2)
+    live_rows = np.array([(handover.outcome_s, handover.returns) for handover in live]).reshape(
+        -1, 2
+    )
     return (
         HandoverOutcomes(points, by_table.x_h[rows], chosen, played.returns[rows]),
-        HandoverOutcomes(points, lived[:, 0] / HOUR_S, chosen, lived[:, 1]),
+        HandoverOutcomes(points, live_rows[:, 0] / HOUR_S, chosen, live_rows[:, 1]),
     )
 
 
 def list_figures(by_table: HandoverOutcomes, live: HandoverOutcomes) -> list[str]:
     """Return a line of Markdown for each figure: both means, the difference and its interval."""
     counts = draw_day_counts(live.start_point)
-    mine, theirs = (one.build_columns(OVERLAP_PRICE) for one in (live, by_table))
+    live_columns, table_columns = (
+        outcomes.build_columns(OVERLAP_PRICE) for outcomes in (live, by_table)
+    )
     return [
-        f"| {name} | {theirs[name].mean():.3f} | {mine[name].mean():.3f} | "
-        f"{_format_difference(mine[name] - theirs[name], counts)} |"
+        f"| {name} | {table_columns[name].mean():.3f} | {live_columns[name].mean():.3f} | "
+        f"{_format_difference(live_columns[name] - table_columns[name], counts)} |"
         for name in ("interruption_h", "overlap_h", "returns", "cost_h")
     ]
 
@@ -151,8 +158,8 @@ def _format_difference(values: Floats, counts: Floats) -> str:
 
 def count_differing(by_table: HandoverOutcomes, live: HandoverOutcomes) -> int:
     """Count the hand-overs that end otherwise by more than a minute."""
-    apart_s: Ints = np.abs(np.round((live.x_h - by_table.x_h) * HOUR_S)).astype(np.int64)
-    return int((apart_s > 60).sum())
+    difference_s: Ints = np.abs(np.round((live.x_h - by_table.x_h) * HOUR_S)).astype(np.int64)
+    return int((difference_s > 60).sum())
 
 
 def check_training(path: Path, table: EpisodeTable) -> None:
@@ -167,12 +174,12 @@ def main() -> None:
     parser.add_argument("tables", nargs="+", type=Path, metavar="TABLE.npz")
     parser.add_argument("--handovers", type=int, default=100)
     parser.add_argument("--policy", choices=(OWN_PLAN, "at-once", "quantile"), default=OWN_PLAN)
-    words = parser.parse_args()
-    for path in words.tables:
+    options = parser.parse_args()
+    for path in options.tables:
         table = EpisodeTable.load(path)
         check_training(path, table)
-        by_table, live = compare_table(table, words.policy, words.handovers)
-        print(f"{path.name}, {words.policy}: {len(live.x_h)} hand-overs with returns, of which "
+        by_table, live = compare_table(table, options.policy, options.handovers)
+        print(f"{path.name}, {options.policy}: {len(live.x_h)} hand-overs with returns, of which "
               f"{count_differing(by_table, live)} end otherwise by more than a minute\n\n"
               "| a hand-over | by the table | on the simulator | difference |\n"
               "|---|---|---|---|")  # fmt: skip

@@ -26,7 +26,7 @@ import httpx
 from fastapi.routing import APIRoute
 from sqlalchemy import func, insert, select, text
 
-from benchmarks.serving_load import Answers, steadily
+from benchmarks.serving_load import Answers, ask_steadily
 from mirage.database.access.tokens import Token
 from mirage.database.schema import schema_migrations, tables
 from mirage.database.schema.engine import Store
@@ -56,14 +56,14 @@ _NARROWED = (
     "/api/v1/decisions?effect=done",
     "/api/v1/handovers?user=bob",
 )
-"""Lists as people narrow them, beside each list as it is."""
+"""Lists as people narrow them, in addition to each whole list."""
 _LEFT_OUT = {f"/api/v1/chains/{CHAIN}/next"}
-"""Of a chain of mode submit alone, and none is."""
+"""Only chains of mode submit have this address, and there are none."""
 _CHUNK = 5000
 
 
-def addresses(context: ApiContext) -> list[str]:
-    """Every GET of the app that needs no more than a chain's id; no files, no models."""
+def list_addresses(context: ApiContext) -> list[str]:
+    """List every GET of the app that needs no more than a chain's id; no files, no models."""
     app = create_app(context)
     mount_pages(app)
     paths = [path for path, methods in app.openapi()["paths"].items() if "get" in methods]
@@ -75,16 +75,16 @@ def addresses(context: ApiContext) -> list[str]:
     ]
     addresses_read = []
     for path in dict.fromkeys(paths):
-        named = path.replace("{chain_id}", CHAIN)
-        if "{" not in named and named not in _LEFT_OUT:
-            query = _QUERIES.get(named)
-            addresses_read.append(f"{named}?{query}" if query else named)
+        address = path.replace("{chain_id}", CHAIN)
+        if "{" not in address and address not in _LEFT_OUT:
+            query = _QUERIES.get(address)
+            addresses_read.append(f"{address}?{query}" if query else address)
     return [*addresses_read, *_NARROWED]
 
 
 @contextmanager
-def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]:
-    """A service on that core; its address, its process, and the file of its ticks."""
+def serve(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]:
+    """Run a service on that core; yield its address, its process, and the file of its ticks."""
     ticks = folder / "ticks.jsonl"
     ticks.unlink(missing_ok=True)
     words = [sys.executable, "-m", "benchmarks.serving_site", url, str(NOW), str(ticks)]
@@ -102,26 +102,26 @@ def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]
             process.wait(60)
 
 
-def copied(source: str, target: str) -> None:
-    """All rows of a database of SQLite, in one of PostgreSQL."""
+def copy_rows(source: str, target: str) -> None:
+    """Copy all rows of a database of SQLite into one of PostgreSQL."""
     schema_migrations.upgrade_schema(target, MIGRATIONS)
-    with closing(Store(source)) as old, closing(Store(target)) as new:
-        with old.read() as read, new.begin() as write:
+    with closing(Store(source)) as source_store, closing(Store(target)) as target_store:
+        with source_store.read() as read_tx, target_store.begin() as write_tx:
             for table in tables.metadata.sorted_tables:
-                rows = read.execution_options(yield_per=_CHUNK).execute(select(table)).mappings()
-                while part := rows.fetchmany(_CHUNK):
-                    write.execute(insert(table), [dict(row) for row in part])
+                rows = read_tx.execution_options(yield_per=_CHUNK).execute(select(table)).mappings()
+                while chunk := rows.fetchmany(_CHUNK):
+                    write_tx.execute(insert(table), [dict(row) for row in chunk])
                 if "id" in table.c:
-                    last = write.scalar(select(func.max(table.c.id))) or 1
+                    last_id = write_tx.scalar(select(func.max(table.c.id))) or 1
                     name = f"pg_get_serial_sequence('{table.name}', 'id')"
-                    write.execute(text(f"SELECT setval({name}, {last})"))
-        with new.begin() as write:
-            write.exec_driver_sql("ANALYZE")
+                    write_tx.execute(text(f"SELECT setval({name}, {last_id})"))
+        with target_store.begin() as write_tx:
+            write_tx.exec_driver_sql("ANALYZE")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one database gave."""
+    """The figures of one database."""
 
     answers: dict[str, Answers]
     quiet_s: list[float]
@@ -133,43 +133,45 @@ class Run:
     """Memory once the files are written."""
 
 
-def run(url: str, folder: Path, seconds: float, rate: float) -> Run:
-    secret = _token(url)
+def measure_database(url: str, folder: Path, seconds: float, rate: float) -> Run:
+    secret = _create_token(url)
     headers = {"Authorization": f"Bearer {secret}", "Accept": "text/html,application/json"}
-    with served(url, folder, core=0) as (address, process, ticks):
-        _wait(address)
-        paths = addresses(_context(url))
-        asyncio.run(steadily(address, paths, rate=10, seconds=len(paths) / 5, headers=headers))
+    with serve(url, folder, core=0) as (address, process, ticks):
+        _wait_until_ready(address)
+        paths = list_addresses(_build_context(url))
+        asyncio.run(ask_steadily(address, paths, rate=10, seconds=len(paths) / 5, headers=headers))
         time.sleep(seconds / 4)
-        quiet = time.time()
+        quiet_from = time.time()
         time.sleep(seconds / 2)
-        began = time.time()
-        spaced = [path for name in paths for path in (name, *([HEALTH] if name != HEALTH else []))]
+        loaded_from = time.time()
+        interleaved_paths = [
+            path for name in paths for path in (name, *([HEALTH] if name != HEALTH else []))
+        ]
         answers = asyncio.run(
-            steadily(address, spaced, rate=rate, seconds=seconds, headers=headers)
+            ask_steadily(address, interleaved_paths, rate=rate, seconds=seconds, headers=headers)
         )
-        ended = time.time()
-        memory = _memory_mib(process)
-        files = {kind: _file(address, kind, headers) for kind in ("csv", "parquet")}
-        after = _memory_mib(process)
+        loaded_until = time.time()
+        memory_mib = _read_peak_mib(process)
+        files = {kind: _fetch_file(address, kind, headers) for kind in ("csv", "parquet")}
+        after_mib = _read_peak_mib(process)
     ticks_seen = [json.loads(line) for line in ticks.read_text().splitlines()]
     return Run(
         answers=answers,
-        quiet_s=[t["s"] for t in ticks_seen if quiet <= t["at"] < began],
-        loaded_s=[t["s"] for t in ticks_seen if began <= t["at"] < ended],
-        memory_mib=memory,
+        quiet_s=[t["s"] for t in ticks_seen if quiet_from <= t["at"] < loaded_from],
+        loaded_s=[t["s"] for t in ticks_seen if loaded_from <= t["at"] < loaded_until],
+        memory_mib=memory_mib,
         files=files,
-        after_mib=after,
+        after_mib=after_mib,
     )
 
 
-def _context(url: str) -> ApiContext:
+def _build_context(url: str) -> ApiContext:
     return ApiContext(
         store=Store(url), cluster_id=1, cluster_name="lab", admins=(), clock=lambda: NOW
     )
 
 
-def _token(url: str) -> str:
+def _create_token(url: str) -> str:
     token = Token(
         name="load",
         role=Role.ADMIN,
@@ -181,7 +183,7 @@ def _token(url: str) -> str:
         return tokens.create_token(tx, token, cluster_id=1)[1]
 
 
-def _wait(address: str) -> None:
+def _wait_until_ready(address: str) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -194,7 +196,7 @@ def _wait(address: str) -> None:
             return
 
 
-def _file(address: str, kind: str, headers: dict[str, str]) -> tuple[float, float]:
+def _fetch_file(address: str, kind: str, headers: dict[str, str]) -> tuple[float, float]:
     began, size = time.monotonic(), 0
     path = f"{address}/api/v1/jobs?format={kind}"
     with httpx.stream("GET", path, headers=headers, timeout=120, trust_env=False) as answer:
@@ -203,8 +205,8 @@ def _file(address: str, kind: str, headers: dict[str, str]) -> tuple[float, floa
     return time.monotonic() - began, size / 2**20
 
 
-def _memory_mib(process: int) -> float:
-    """The most it ever had."""
+def _read_peak_mib(process: int) -> float:
+    """Read the peak memory of the process, MiB."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
     return int(peak) / 1024
@@ -216,34 +218,38 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def format_table(name: str, outcome: Run) -> list[str]:
-    """A table in Markdown; what is slower than SLOW_S is marked."""
-    health = outcome.answers[HEALTH].took_s
-    base = percentile(health, 0.5)
+    """Format a table in Markdown; addresses slower than SLOW_S are marked."""
+    health_s = outcome.answers[HEALTH].durations_s
+    health_p50 = percentile(health_s, 0.5)
     lines = [f"### {name}", "", "| address | requests | p50 ms | p99 ms | p50 to /healthz | KiB |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for path, answers in sorted(
-        outcome.answers.items(), key=lambda p: -percentile(p[1].took_s, 0.99)
+        outcome.answers.items(), key=lambda p: -percentile(p[1].durations_s, 0.99)
     ):
-        p50, p99 = percentile(answers.took_s, 0.5), percentile(answers.took_s, 0.99)
-        wrong = {s: n for s, n in answers.statuses.items() if s != httpx.codes.OK}
-        mark = f" {wrong}" if wrong else " slow" if p99 > SLOW_S else ""
+        p50, p99 = percentile(answers.durations_s, 0.5), percentile(answers.durations_s, 0.99)
+        failures = {s: n for s, n in answers.statuses.items() if s != httpx.codes.OK}
+        mark = f" {failures}" if failures else " slow" if p99 > SLOW_S else ""
         lines.append(
-            f"| {path}{mark} | {len(answers.took_s)} | {p50 * 1e3:.1f} | {p99 * 1e3:.1f} | "
-            f"{p50 / base:.1f} | {answers.size / 1024:.0f} |"
+            f"| {path}{mark} | {len(answers.durations_s)} | {p50 * 1e3:.1f} | {p99 * 1e3:.1f} | "
+            f"{p50 / health_p50:.1f} | {answers.size / 1024:.0f} |"
         )
-    quiet, loaded = outcome.quiet_s, outcome.loaded_s
-    every = [
-        s for path, answers in outcome.answers.items() if path != HEALTH for s in answers.took_s
+    quiet_s, loaded_s = outcome.quiet_s, outcome.loaded_s
+    other_s = [
+        s
+        for path, answers in outcome.answers.items()
+        if path != HEALTH
+        for s in answers.durations_s
     ]
-    late = percentile(every, 0.99), percentile(health, 0.99)
+    other_p99, health_p99 = percentile(other_s, 0.99), percentile(health_s, 0.99)
     lines += [
         "",
-        f"All but /healthz: p50 {percentile(every, 0.5) * 1e3:.1f} ms, p99 {late[0] * 1e3:.0f} ms "
-        f"({len(every)} requests), {late[0] / late[1]:.1f} times /healthz's "
-        f"{late[1] * 1e3:.0f} ms.",
-        f"Worker's tick: {median(quiet):.2f} s without load, {median(loaded):.2f} s with it "
-        f"(medians of {len(quiet)} and {len(loaded)}; at most {max(quiet):.2f} and "
-        f"{max(loaded):.2f}).",
+        f"All but /healthz: p50 {percentile(other_s, 0.5) * 1e3:.1f} ms, "
+        f"p99 {other_p99 * 1e3:.0f} ms "
+        f"({len(other_s)} requests), {other_p99 / health_p99:.1f} times /healthz's "
+        f"{health_p99 * 1e3:.0f} ms.",
+        f"Worker's tick: {median(quiet_s):.2f} s without load, {median(loaded_s):.2f} s with it "
+        f"(medians of {len(quiet_s)} and {len(loaded_s)}; at most {max(quiet_s):.2f} and "
+        f"{max(loaded_s):.2f}).",
         f"Memory at most {outcome.memory_mib:.0f} MiB; "
         f"{outcome.after_mib:.0f} MiB after the files.",
         "All jobs as a file: "
@@ -273,12 +279,14 @@ def main() -> int:
             urls = {"sqlite": url}
             if options.only != "sqlite":
                 urls["postgresql"] = stack.enter_context(postgres.running_postgres())
-                copied(url, urls["postgresql"])
+                copy_rows(url, urls["postgresql"])
             slow = 0
             for name in [options.only] if options.only else list(urls):
-                outcome = run(urls[name], folder, options.seconds, options.rate)
+                outcome = measure_database(urls[name], folder, options.seconds, options.rate)
                 print("\n".join(format_table(name, outcome)), flush=True)
-                slow += sum(percentile(h.took_s, 0.99) > SLOW_S for h in outcome.answers.values())
+                slow += sum(
+                    percentile(h.durations_s, 0.99) > SLOW_S for h in outcome.answers.values()
+                )
             print(f"Load average {os.getloadavg()[0]:.1f}.")
     finally:
         shutil.rmtree(folder)

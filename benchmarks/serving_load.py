@@ -18,14 +18,14 @@ PATIENCE_S = 30.0
 
 @dataclass
 class Answers:
-    """Of one address: seconds from when each was due to its last byte, and what went wrong."""
+    """The answers of one address: seconds from the due instant to the last byte, and failures."""
 
-    took_s: list[float] = field(default_factory=list)
+    durations_s: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     size: int = 0
 
 
-async def steadily(
+async def ask_steadily(
     url: str, paths: Sequence[str], *, rate: float, seconds: float, headers: Mapping[str, str]
 ) -> dict[str, Answers]:
     """Ask for `paths` in turn, `rate` requests a second in all."""
@@ -42,7 +42,7 @@ async def steadily(
             except httpx.HTTPError:
                 status, size = 0, 0
             answers_of_path = answers[path]
-            answers_of_path.took_s.append(time.monotonic() - due)
+            answers_of_path.durations_s.append(time.monotonic() - due)
             answers_of_path.statuses[status] += 1
             answers_of_path.size = max(answers_of_path.size, size)
 

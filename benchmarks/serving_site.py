@@ -38,25 +38,25 @@ from tests.support.web import seeded_admin
 NODES = 90
 TICK_EVERY_S = 20.0
 """Three times as often as in service, so that a short run sees enough of them."""
-_SHOWN = 2000
+_QUEUE_JOBS = 2000
 """Jobs in the queue beside the links."""
 
 
-class Still:
+class StillCluster:
     """A cluster on which nothing happens: the jobs of the database, at the clock's time."""
 
     def __init__(self, store: Store, cluster_id: int, begin: int) -> None:
         self._begin, self._since = begin, time.monotonic()
         with store.read() as tx:
             waiting = job_history.list_jobs(
-                tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN
+                tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_QUEUE_JOBS
             )
             running = job_history.list_jobs(
                 tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES
             )
             query = select(links, chains.c.user, chains.c.uid).join(chains)
             rows = tx.execute(query.where(links.c.state != "ended")).all()
-        self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
+        self._jobs = [*waiting, *running, *(_build_link_job(row) for row in rows)]
         self._nodes = tuple(
             Node(
                 name=f"n{i:03}",
@@ -131,20 +131,20 @@ class Still:
     def cancel_job(self, job_id: JobId, *, owner: int) -> None: ...
 
 
-def _link(row: Any) -> Job:
-    running = row.state == "running"
+def _build_link_job(row: Any) -> Job:
+    is_running = row.state == "running"
     return Job(
         job_id=JobId(row.job_id),
         submit=row.submit,
         eligible=row.eligible,
-        state=JobState.RUNNING if running else JobState.PENDING,
+        state=JobState.RUNNING if is_running else JobState.PENDING,
         start=row.start,
         partition=row.partition,
         account=row.account,
         nodes=row.nodes,
         time_limit_s=row.time_limit_s,
         reason=row.reason,
-        dependency="" if running else f"afterany:{row.job_id - 1}(unfulfilled)",
+        dependency="" if is_running else f"afterany:{row.job_id - 1}(unfulfilled)",
         comment=f"mirage:{row.chain_id}:{row.index}",
         user=row.user,
         uid=row.uid,
@@ -157,7 +157,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         with store.begin() as tx:
             cluster_id = clusters.ensure_cluster(tx, "lab")
             clusters.release_lease(tx, cluster_id, seeded_admin.HOLDER)
-        cluster = Still(store, cluster_id, begin)
+        cluster = StillCluster(store, cluster_id, begin)
         context = ApiContext(
             store=store,
             cluster_id=cluster_id,
@@ -172,7 +172,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         stop = threading.Event()
         settings = DecisionSettings(get_policy=registry.get_policy, default_policy="average")
         worker = Worker(store, cluster, cluster_id, settings=settings, intervals=Intervals())
-        thread = threading.Thread(target=_work, args=(worker, stop, ticks))
+        thread = threading.Thread(target=_run_worker, args=(worker, stop, ticks))
         server = uvicorn.Server(
             uvicorn.Config(
                 app, port=0, http=unix_peer.PeerProtocol, log_config=None, access_log=False
@@ -192,7 +192,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             thread.join()
 
 
-def _work(worker: Worker, stop: threading.Event, ticks: Path) -> None:
+def _run_worker(worker: Worker, stop: threading.Event, ticks: Path) -> None:
     with ticks.open("a") as lines:
         while not stop.is_set():
             began, cpu_before_s = time.monotonic(), time.thread_time()

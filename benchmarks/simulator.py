@@ -47,17 +47,20 @@ print(time.monotonic())
 
 def whole_nodes(options: argparse.Namespace) -> Iterator[Figures]:
     """128 whole nodes of one partition, planned by number."""
-    params = workloads.whole_node_params()
+    params = workloads.build_whole_node_params()
     for version, count in _list_cases(options):
         for load in LOADS:
-            table = workloads.whole_nodes(count, load)
+            table = workloads.generate_whole_nodes(count, load)
             yield _measure_table(replace(params, slurm_version=version), table, load, options)
 
 
 def named_nodes(options: argparse.Namespace) -> Iterator[Figures]:
     """The same with a second partition on half of the nodes, planned by name."""
     for version, count in _list_cases(options):
-        params, table = workloads.named_node_params(version), workloads.named_nodes(count, LOADS[0])
+        params, table = (
+            workloads.build_named_node_params(version),
+            workloads.generate_named_nodes(count, LOADS[0]),
+        )
         yield _measure_table(params, table, LOADS[0], options)
 
 
@@ -68,7 +71,7 @@ def _list_cases(options: argparse.Namespace) -> list[tuple[str, int]]:
 def _measure_table(
     params: Params, table: workloads.Table, load: float, options: argparse.Namespace
 ) -> Figures:
-    workload = Workload.from_jobs(params, workloads.columns(table, params.partitions))
+    workload = Workload.from_jobs(params, workloads.build_columns(table, params.partitions))
     turns = [_replay(params, workload) for _ in range(options.repeat)]
     return {
         "slurm": params.slurm_version,
@@ -95,20 +98,20 @@ def _replay_in_turns(cases: Sequence[tuple[Params, Workload]], repeat: int) -> l
 def shared(options: argparse.Namespace) -> Iterator[Figures]:
     """Overlapping partitions, fair share, limits per user, GPU packing; beside whole nodes."""
     for version, count in _list_cases(options):
-        whole = replace(workloads.whole_node_params(), slurm_version=version)
-        params = replace(workloads.shared_params(), slurm_version=version)
-        few_rules = workloads.columns(workloads.whole_nodes(count, LOADS[0]))
-        all_rules = workloads.shared_jobs(count, LOADS[0])
+        whole_params = replace(workloads.build_whole_node_params(), slurm_version=version)
+        params = replace(workloads.build_shared_params(), slurm_version=version)
+        whole_node_jobs = workloads.build_columns(workloads.generate_whole_nodes(count, LOADS[0]))
+        shared_jobs = workloads.generate_shared_jobs(count, LOADS[0])
         cases = [
-            (params, Workload.from_jobs(params, all_rules)),
-            (whole, Workload.from_jobs(whole, few_rules)),
+            (params, Workload.from_jobs(params, shared_jobs)),
+            (whole_params, Workload.from_jobs(whole_params, whole_node_jobs)),
         ]
-        ours, floor = _replay_in_turns(cases, options.repeat)
+        shared_s, whole_nodes_s = _replay_in_turns(cases, options.repeat)
         yield {
             "slurm": version,
             "jobs": count,
-            "jobs_per_s": round(count / ours),
-            "to_whole_nodes": round(ours / floor, 2),
+            "jobs_per_s": round(count / shared_s),
+            "to_whole_nodes": round(shared_s / whole_nodes_s, 2),
         }
 
 
@@ -117,16 +120,16 @@ def sites(options: argparse.Namespace) -> Iterator[Figures]:
     count = max(options.jobs)
     cases = []
     for nodes in options.sites:
-        table = workloads.whole_nodes(count, LOADS[0], nodes=nodes)
-        params = workloads.whole_node_params(nodes)
-        cases.append((params, Workload.from_jobs(params, workloads.columns(table))))
-    spent = _replay_in_turns(cases, options.repeat)
-    for nodes, seconds in zip(options.sites, spent, strict=True):
+        table = workloads.generate_whole_nodes(count, LOADS[0], nodes=nodes)
+        params = workloads.build_whole_node_params(nodes)
+        cases.append((params, Workload.from_jobs(params, workloads.build_columns(table))))
+    cpu_seconds = _replay_in_turns(cases, options.repeat)
+    for nodes, site_cpu_s in zip(options.sites, cpu_seconds, strict=True):
         yield {
             "nodes": nodes,
             "jobs": count,
-            "jobs_per_s": round(count / seconds),
-            "to_first": round(seconds / spent[0], 2),
+            "jobs_per_s": round(count / site_cpu_s),
+            "to_first": round(site_cpu_s / cpu_seconds[0], 2),
         }
 
 
@@ -141,8 +144,8 @@ def ls6(options: argparse.Namespace) -> Iterator[Figures]:
     began = time.process_time()
     workload = replay.load_workload(trace, params)
     loading = time.process_time() - began
-    (spent,) = _replay_in_turns([(params, workload)], options.repeat)
-    yield {"jobs": len(workload), "load_s": round(loading, 3), "replay_s": round(spent, 4)}
+    (cpu_s,) = _replay_in_turns([(params, workload)], options.repeat)
+    yield {"jobs": len(workload), "load_s": round(loading, 3), "replay_s": round(cpu_s, 4)}
 
 
 def queue(options: argparse.Namespace) -> Iterator[Figures]:
@@ -152,20 +155,20 @@ def queue(options: argparse.Namespace) -> Iterator[Figures]:
 
 
 def _measure_queue(pending: int, repeat: int) -> Figures:
-    table = workloads.at_once(LARGE_RUNNING, pending, nodes=LARGE_NODES)
-    params = workloads.whole_node_params(LARGE_NODES, bf_max_job_test=pending + LARGE_RUNNING)
-    workload = Workload.from_jobs(params, workloads.jobs(table))
-    settled, until = workloads.EPOCH + 60, workloads.EPOCH + LARGE_HOURS * 3600
-    hours, plans = [], []
+    table = workloads.generate_at_once(LARGE_RUNNING, pending, nodes=LARGE_NODES)
+    params = workloads.build_whole_node_params(LARGE_NODES, bf_max_job_test=pending + LARGE_RUNNING)
+    workload = Workload.from_jobs(params, workloads.build_jobs(table))
+    settled_at, until = workloads.EPOCH + 60, workloads.EPOCH + LARGE_HOURS * 3600
+    hours_s, plans_s = [], []
     for _ in range(repeat):
         sim = Simulator(params, workload)
-        sim.advance_quietly(settled)
-        plans.append(_measure_seconds(sim.fork().compute_planned_starts))
-        hours.append(_measure_seconds(lambda sim=sim: sim.advance_quietly(until)))  # type: ignore[misc]
+        sim.advance_quietly(settled_at)
+        plans_s.append(_measure_seconds(sim.fork().compute_planned_starts))
+        hours_s.append(_measure_seconds(lambda sim=sim: sim.advance_quietly(until)))  # type: ignore[misc]
     return {
         "pending": pending,
-        "six_hours_ms": round(1000 * min(hours), 3),
-        "full_ms": round(1000 * min(plans), 3),
+        "six_hours_ms": round(1000 * min(hours_s), 3),
+        "full_ms": round(1000 * min(plans_s), 3),
     }
 
 
@@ -183,11 +186,11 @@ def memory(options: argparse.Namespace) -> Iterator[Figures]:
 
 
 def _measure_memory(count: int) -> Figures:
-    imported = _read_peak_mib()
-    params = workloads.whole_node_params()
-    jobs = workloads.columns(workloads.whole_nodes(count, LOADS[0]))
+    imports_mib = _read_peak_mib()
+    params = workloads.build_whole_node_params()
+    jobs = workloads.build_columns(workloads.generate_whole_nodes(count, LOADS[0]))
     _replay(params, Workload.from_jobs(params, jobs))
-    return {"jobs": count, "imports_mib": imported, "peak_mib": _read_peak_mib()}
+    return {"jobs": count, "imports_mib": imports_mib, "peak_mib": _read_peak_mib()}
 
 
 def _read_peak_mib() -> float:
@@ -239,12 +242,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _warm_up() -> None:
     """Compile, or load from the cache, what the parts will call."""
-    few = workloads.jobs(workloads.whole_nodes(200, 1.0))
-    _replay(params := workloads.whole_node_params(), Workload.from_jobs(params, few))
-    sharing = workloads.shared_params()
-    _replay(sharing, Workload.from_jobs(sharing, workloads.shared_jobs(200, 1.0)))
-    sim = Simulator(params, few)
-    sim.advance_quietly(few[100].submit)
+    few_jobs = workloads.build_jobs(workloads.generate_whole_nodes(200, 1.0))
+    _replay(params := workloads.build_whole_node_params(), Workload.from_jobs(params, few_jobs))
+    shared_params = workloads.build_shared_params()
+    _replay(
+        shared_params, Workload.from_jobs(shared_params, workloads.generate_shared_jobs(200, 1.0))
+    )
+    sim = Simulator(params, few_jobs)
+    sim.advance_quietly(few_jobs[100].submit)
     sim.fork().compute_planned_starts()
 
 

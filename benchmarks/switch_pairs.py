@@ -56,18 +56,28 @@ class Outcome:
 
     @property
     def interruptions_s(self) -> list[int]:
-        return [max(0, (b.start or 0) - (a.end or 0)) for a, b in pairwise(self.links)]
+        return [
+            max(0, (later.start or 0) - (earlier.end or 0))
+            for earlier, later in pairwise(self.links)
+        ]
 
     @property
     def overlaps_s(self) -> list[int]:
         """The time in which two links held nodes."""
-        return [max(0, (a.end or 0) - (b.start or 0)) for a, b in pairwise(self.links)]
+        return [
+            max(0, (earlier.end or 0) - (later.start or 0))
+            for earlier, later in pairwise(self.links)
+        ]
 
     @property
     def pauses_s(self) -> list[int]:
         """The time without a step at each hand-over, above that of a step."""
-        turns = [(a, b) for a, b in pairwise(self.steps) if a.link != b.link]
-        return [max(0, b.at - a.at - STEP_S) for a, b in turns]
+        link_changes = [
+            (earlier, later)
+            for earlier, later in pairwise(self.steps)
+            if earlier.link != later.link
+        ]
+        return [max(0, later.at - earlier.at - STEP_S) for earlier, later in link_changes]
 
     @property
     def doubled_node_h(self) -> float:
@@ -86,13 +96,15 @@ class Outcome:
     def find_lost_steps(self, work: int) -> list[str]:
         """Return, in words, the steps that were not done, or more than once."""
         counts = Counter(step.number for step in self.steps)
-        missing = [number for number in range(1, work + 1) if not counts[number]]
-        twice = [number for number, count in counts.items() if count > 1]
-        offences = [f"{self.style}: steps {missing[:5]} ... ({len(missing)}) were not done"]
-        offences = offences if missing else []
-        return offences + [f"{self.style}: steps {twice[:5]} ... ({len(twice)}) twice"] * bool(
-            twice
-        )
+        missing_steps = [number for number in range(1, work + 1) if not counts[number]]
+        repeated_steps = [number for number, count in counts.items() if count > 1]
+        offences = [
+            f"{self.style}: steps {missing_steps[:5]} ... ({len(missing_steps)}) were not done"
+        ]
+        offences = offences if missing_steps else []
+        return offences + [
+            f"{self.style}: steps {repeated_steps[:5]} ... ({len(repeated_steps)}) twice"
+        ] * bool(repeated_steps)
 
 
 def submit_chain(  # noqa: PLR0913 - what a user may type
@@ -149,8 +161,8 @@ def measure(handovers: int, limit_min: int, backlog: int) -> list[Outcome]:
     with open_scene() as scene:
         scene.start_service(policy=POLICY)
         scene.fill(backlog=backlog, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-        warm = scene.testbed.now() + WARM_UP_S
-        scene.testbed.wait_until(lambda: scene.testbed.now() >= warm, 2 * WARM_UP_S, "warm up")
+        warm_at = scene.testbed.now() + WARM_UP_S
+        scene.testbed.wait_until(lambda: scene.testbed.now() >= warm_at, 2 * WARM_UP_S, "warm up")
         links = 6 * (handovers + 1)
         ids = {style: submit_chain(scene, style, links, limit_min, work) for style in STYLES}
 
@@ -198,7 +210,7 @@ class LinksUsed:
     """The links that a chain took for its work on a cluster of that load."""
 
     load: str
-    by: str
+    service: str
     links: int
     interrupted_s: int
 
@@ -214,31 +226,37 @@ def measure_links(scene: Scene, *loads: str) -> list[LinksUsed]:
     """
     scene.let_jobs_wait(WAITED_MIN, jobs=24)
     scene.start_service(policy=POLICY)
-    return [used for load in loads for used in _measure_load(scene, load)]
+    return [links_used for load in loads for links_used in _measure_load(scene, load)]
 
 
 def _measure_load(scene: Scene, load: str) -> list[LinksUsed]:
     if load == "full":
         scene.fill(backlog=8, gpus=4, run_s=(HOUR // 2, 3 * HOUR // 2))
-        scene.testbed.wait_until(lambda: scene.submitted() >= 16 + 8, 2 * HOUR, "a full cluster")
-    names = {by: f"{load}-{by.split()[0]}" for by in _SERVICE}
-    for by, options in _SERVICE.items():
-        name, style = names[by], "switch"
+        scene.testbed.wait_until(
+            lambda: scene.count_submitted() >= 16 + 8, 2 * HOUR, "a full cluster"
+        )
+    names = {service: f"{load}-{service.split()[0]}" for service in _SERVICE}
+    for service, options in _SERVICE.items():
+        name, style = names[service], "switch"
         submit_chain(scene, name, MOST_LINKS, LIMIT_MIN, WORK_MIN, style=style, options=options)
 
     def is_over() -> bool:
         return all(_read_saved_step(scene, name) >= WORK_MIN for name in names.values())
 
     scene.testbed.wait_until(is_over, 20 * WORK_MIN * MINUTE, "the end of the work")
-    steps = {by: read_steps(scene, name) for by, name in names.items()}
+    steps = {service: read_steps(scene, name) for service, name in names.items()}
     # The chains are done; accounting tells their marks once their jobs have ended.
-    links = {by: len({step.link for step in steps[by]}) for by in names}
-    return [LinksUsed(load, by, links[by], _sum_pauses_s(steps[by])) for by in names]
+    links = {service: len({step.link for step in steps[service]}) for service in names}
+    return [
+        LinksUsed(load, service, links[service], _sum_pauses_s(steps[service])) for service in names
+    ]
 
 
 def _sum_pauses_s(steps: Sequence[Step]) -> int:
-    turns = [(a, b) for a, b in pairwise(steps) if a.link != b.link]
-    return sum(max(0, b.at - a.at - STEP_S) for a, b in turns)
+    link_changes = [
+        (earlier, later) for earlier, later in pairwise(steps) if earlier.link != later.link
+    ]
+    return sum(max(0, later.at - earlier.at - STEP_S) for earlier, later in link_changes)
 
 
 def format_links(links_used: Sequence[LinksUsed]) -> list[str]:
@@ -246,7 +264,7 @@ def format_links(links_used: Sequence[LinksUsed]) -> list[str]:
     rows = [f"| cluster | chain | links for {WORK_MIN} min of work | least possible "
             "| minutes without a step |", "|---|---|---|---|---|"]  # fmt: skip
     return rows + [
-        f"| {row.load} | {row.by} | {row.links} | {LEAST} | {row.interrupted_s / MINUTE:.0f} |"
+        f"| {row.load} | {row.service} | {row.links} | {LEAST} | {row.interrupted_s / MINUTE:.0f} |"
         for row in links_used
     ]
 
@@ -258,7 +276,7 @@ def _list_runs(records: Sequence[LinkRecord], chain: str) -> list[LinkRecord]:
 
 def format_rows(outcomes: Sequence[Outcome]) -> list[str]:
     """Format two tables of Markdown: each hand-over, and the sums."""
-    one, other = outcomes
+    sequential, switch = outcomes
     rows = [
         "| hand-over | interrupted, min: sequential | switch "
         "| nodes held twice, min: sequential | switch "
@@ -269,7 +287,7 @@ def format_rows(outcomes: Sequence[Outcome]) -> list[str]:
         cells = [
             _format_minutes(series, number)
             for name in ("interruptions_s", "overlaps_s", "pauses_s")
-            for series in (getattr(one, name), getattr(other, name))
+            for series in (getattr(sequential, name), getattr(switch, name))
         ]
         rows.append(f"| {number + 1} | {' | '.join(cells)} |")
     rows += [
@@ -310,9 +328,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if options.links:
         with open_scene() as scene:
-            used = measure_links(scene, "idle", "full")
-        print("\n".join(format_links(used)))
-        return 1 if any(one.is_too_many for one in used) else 0
+            links_used = measure_links(scene, "idle", "full")
+        print("\n".join(format_links(links_used)))
+        return 1 if any(used_row.is_too_many for used_row in links_used) else 0
     outcomes = measure(options.handovers, options.limit, options.backlog)
     print("\n".join(format_rows(outcomes)))
     offences = find_offences(outcomes, options.handovers, options.limit)

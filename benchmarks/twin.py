@@ -39,14 +39,14 @@ LIMIT_S = 48 * _HOUR_S
 ASKED_AT_S = (12 * _HOUR_S, 24 * _HOUR_S, 36 * _HOUR_S)
 LEVELS = np.arange(1, 10) / 10.0
 RECENT = 200
-"""Waits of like jobs that the empirical quantiles are of."""
+"""The number of waits of similar jobs from which the empirical quantiles are computed."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One question, what came of it, and everybody's answer; hours."""
+class Question:
+    """One question, the real wait, and the answers of twin, recent waits and Slurm; hours."""
 
     point: int
     """The predecessor's submission, epoch seconds."""
@@ -57,28 +57,28 @@ class Asked:
     recent_h: Floats
     """Waits, ascending."""
     planned_h: float
-    """By Slurm's backfill, limits as given."""
+    """By Slurm's backfill, from the jobs' time limits."""
     cost_ms: float
-    """Of CPU: what else the machine does must not count."""
+    """CPU time, so that other work of the machine does not count."""
 
 
-class Asking:
-    """One world's questions."""
+class WorldQuestions:
+    """The questions about one hand-over."""
 
     def __init__(
-        self, point: int, world: ReplayFork, known: WorldMemory, link: SimJob, twin: Twin
+        self, point: int, world: ReplayFork, memory: WorldMemory, link: SimJob, twin: Twin
     ) -> None:
         self._point = point
-        self._world, self._known, self._job, self._twin = world, known, link, twin
+        self._world, self._memory, self._job, self._twin = world, memory, link, twin
         self._answers: list[tuple[Floats, Floats, float, float]] = []
 
-    def asked(self) -> list[Asked]:
+    def ask(self) -> list[Question]:
         world = self._world
         instants = world.start + np.array([*ASKED_AT_S, LIMIT_S], dtype=np.int64)
-        outcomes = world.compute_outcomes(instants, self._known.follow_world, self._answer)
+        outcomes = world.compute_outcomes(instants, self._memory.follow_world, self._answer)
         waits_s = outcomes[:-1] + world.end - instants[:-1]
         return [
-            Asked(self._point, self._job.nodes, truth_s / _HOUR_S, *answer)
+            Question(self._point, self._job.nodes, truth_s / _HOUR_S, *answer)
             for truth_s, answer in zip(waits_s.tolist(), self._answers, strict=True)
         ]
 
@@ -86,28 +86,28 @@ class Asking:
         if k == len(ASKED_AT_S):
             return
         sim = self._world.sim
-        begun = time.process_time()
+        began_s = time.process_time()
         forecast = self._twin.forecast_from_simulator(
-            sim, self._link(), self._known.history, seed=sim.now
+            sim, self._build_link(), self._memory.history, seed=sim.now
         )
-        cost_ms = 1000.0 * (time.process_time() - begun)
+        cost_ms = 1000.0 * (time.process_time() - began_s)
         planned = sim.plan_unrestricted(self._world.standby)
         planned_s = sim.params.bf_window_s if planned is None else planned - sim.now
         samples = forecast.wait_s / _HOUR_S
-        self._answers.append((samples, self._recent(), planned_s / _HOUR_S, cost_ms))
+        self._answers.append((samples, self._find_recent_waits_h(), planned_s / _HOUR_S, cost_ms))
 
-    def _recent(self) -> Floats:
-        rows = np.array(self._known.past.started[-1000:], dtype=np.int64).reshape(-1, 4)
+    def _find_recent_waits_h(self) -> Floats:
+        rows = np.array(self._memory.past.started[-1000:], dtype=np.int64).reshape(-1, 4)
         waits = Waits(
             start=rows[:, 0], wait_s=rows[:, 1], nodes=rows[:, 2], time_limit_s=rows[:, 3]
         )
-        like = select_like_waits(waits, self._job.nodes, self._job.time_limit_s, enough=20)[
+        like_waits = select_like_waits(waits, self._job.nodes, self._job.time_limit_s, enough=20)[
             -RECENT:
         ]
-        waits_h: Floats = np.sort(like) / _HOUR_S
+        waits_h: Floats = np.sort(like_waits) / _HOUR_S
         return waits_h
 
-    def _link(self) -> HandoverInput:
+    def _build_link(self) -> HandoverInput:
         world, job = self._world, self._job
         return HandoverInput(
             nodes=job.nodes,
@@ -123,87 +123,95 @@ class Asking:
         )
 
 
-def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> list[Asked]:
-    """Of both sizes, over the training weeks."""
+def ask_all(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> list[Question]:
+    """Ask about chains of both sizes, over the training weeks."""
     first = min(job.submit for job in jobs) - 1
     main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
-    known = WorldMemory({job.job_id: job for job in jobs}, first)
-    questions: list[Asked] = []
+    memory = WorldMemory({job.job_id: job for job in jobs}, first)
+    questions: list[Question] = []
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
-        known.follow_world(main, point - 1)
+        memory.follow_world(main, point - 1)
         for nodes in (1, 8):
             settings = PairSettings(
                 nodes=nodes, time_limit_s=LIMIT_S, every_s=_DAY_S, since=SINCE, until=UNTIL
             )
-            job, own = build_pair_job(settings), known.fork()
-            world = fork_handover(main, job, point, UNTIL + 60 * _DAY_S, own.follow_world)
+            job, own_memory = build_pair_job(settings), memory.fork()
+            world = fork_handover(main, job, point, UNTIL + 60 * _DAY_S, own_memory.follow_world)
             if world is not None:
-                questions += Asking(point, world, own, job, twin).asked()
+                questions += WorldQuestions(point, world, own_memory, job, twin).ask()
     return questions
 
 
-def judged(asked: list[Asked], answers: list[Floats]) -> dict[str, float]:
-    """Hours and shares; `answers`: of each question the samples, ascending."""
-    truth = np.array([a.truth_h for a in asked])
-    pit = _randomised_pit(truth, answers)
+def judge(questions: list[Question], answers: list[Floats]) -> dict[str, float]:
+    """Judge the answers: hours and shares. `answers`: the samples of each question, ascending."""
+    truth_h = np.array([question.truth_h for question in questions])
+    pit = _compute_pit(truth_h, answers)
     medians = np.array([np.quantile(s, 0.5, method="inverted_cdf") for s in answers])
     return {
-        "pinball_h": float(_pinball(truth, answers).mean()),
+        "pinball_h": float(_compute_pinball_h(truth_h, answers).mean()),
         "p10_p90_pct": 100.0 * float(((pit >= 0.1) & (pit <= 0.9)).mean()),
         "below_p90_pct": 100.0 * float((pit <= 0.9).mean()),
-        "median_error_h": float(np.abs(truth - medians).mean()),
+        "median_error_h": float(np.abs(truth_h - medians).mean()),
     }
 
 
-def _pinball(truth: Floats, answers: list[Floats]) -> Floats:
-    """[questions], hours: the mean over the levels."""
+def _compute_pinball_h(truth_h: Floats, answers: list[Floats]) -> Floats:
+    """Compute the pinball loss [questions], hours: the mean over the levels."""
     quantiles = np.array([np.quantile(s, LEVELS, method="inverted_cdf") for s in answers])
-    over = truth[:, None] - quantiles
+    over = truth_h[:, None] - quantiles
     loss_h: Floats = np.maximum(LEVELS * over, (LEVELS - 1.0) * over).mean(axis=1)
     return loss_h
 
 
-def gain_pct(asked: list[Asked]) -> list[float]:
-    """How much less the twin's pinball loss is than that of the recent waits, and a 95 % interval:
-    weeks of the start points are drawn with replacement, seeded."""
-    truth = np.array([a.truth_h for a in asked])
-    week = np.array([(a.point - SINCE) // (7 * _DAY_S) for a in asked])
-    answers = ([a.twin_h for a in asked], [a.recent_h for a in asked])
-    losses = [_pinball(truth, given) for given in answers]
+def compute_gain_pct(questions: list[Question]) -> list[float]:
+    """Compute how much less the twin's pinball loss is than that of the recent waits, and a 95 %
+    interval: weeks of the start points are drawn with replacement, seeded."""
+    truth_h = np.array([question.truth_h for question in questions])
+    week = np.array([(question.point - SINCE) // (7 * _DAY_S) for question in questions])
+    answers = (
+        [question.twin_h for question in questions],
+        [question.recent_h for question in questions],
+    )
+    losses = [_compute_pinball_h(truth_h, samples) for samples in answers]
     sums = np.array([[loss[week == w].sum() for w in np.unique(week)] for loss in losses])
-    drawn = np.random.default_rng(4).integers(0, sums.shape[1], (2000, sums.shape[1]))
-    twin, recent = sums[0][drawn].sum(axis=1), sums[1][drawn].sum(axis=1)
-    gains = 100.0 * (1.0 - twin / recent)
-    whole = 100.0 * float(1.0 - sums[0].sum() / sums[1].sum())
-    return [whole, *np.quantile(gains, (0.025, 0.975)).tolist()]
+    drawn_weeks = np.random.default_rng(4).integers(0, sums.shape[1], (2000, sums.shape[1]))
+    twin_sums, recent_sums = sums[0][drawn_weeks].sum(axis=1), sums[1][drawn_weeks].sum(axis=1)
+    gains = 100.0 * (1.0 - twin_sums / recent_sums)
+    whole_pct = 100.0 * float(1.0 - sums[0].sum() / sums[1].sum())
+    return [whole_pct, *np.quantile(gains, (0.025, 0.975)).tolist()]
 
 
-def _randomised_pit(truth: Floats, answers: list[Floats]) -> Floats:
-    """Uniform where the answers are calibrated; an atom (waits of zero) is spread evenly over its
-    jump, seeded."""
-    dice = np.random.default_rng(4).random(len(truth))
-    below = np.array([(s < y).mean() for s, y in zip(answers, truth, strict=True)])
-    upto = np.array([(s <= y).mean() for s, y in zip(answers, truth, strict=True)])
-    spread: Floats = below + dice * (upto - below)
+def _compute_pit(truth_h: Floats, answers: list[Floats]) -> Floats:
+    """Compute the PIT: uniform if the answers are calibrated. Waits of zero are spread evenly over
+    their jump, seeded."""
+    dice = np.random.default_rng(4).random(len(truth_h))
+    share_below = np.array([(s < y).mean() for s, y in zip(answers, truth_h, strict=True)])
+    share_up_to = np.array([(s <= y).mean() for s, y in zip(answers, truth_h, strict=True)])
+    spread: Floats = share_below + dice * (share_up_to - share_below)
     return spread
 
 
-def report(asked: list[Asked]) -> dict[str, Any]:
-    """Of each width, and of those hand-overs alone that had to wait."""
+def build_report(questions: list[Question]) -> dict[str, Any]:
+    """Report the figures of each width, and of only those hand-overs that had to wait."""
     result: dict[str, Any] = {}
-    groups = {f"{n} nodes": [a for a in asked if a.nodes == n] for n in (1, 8)}
-    groups |= {f"{k}, waited": [a for a in g if a.truth_h > 0] for k, g in groups.items()}
+    groups = {
+        f"{n} nodes": [question for question in questions if question.nodes == n] for n in (1, 8)
+    }
+    groups |= {
+        f"{k}, waited": [question for question in g if question.truth_h > 0]
+        for k, g in groups.items()
+    }
     for name, group in groups.items():
         result[name] = {
             "asked": len(group),
-            "mean_wait_h": float(np.mean([a.truth_h for a in group])),
-            "twin": judged(group, [a.twin_h for a in group]),
-            "recent": judged(group, [a.recent_h for a in group]),
-            "slurm": judged(group, [np.array([a.planned_h]) for a in group]),
-            "gain_pct": gain_pct(group),
+            "mean_wait_h": float(np.mean([question.truth_h for question in group])),
+            "twin": judge(group, [question.twin_h for question in group]),
+            "recent": judge(group, [question.recent_h for question in group]),
+            "slurm": judge(group, [np.array([question.planned_h]) for question in group]),
+            "gain_pct": compute_gain_pct(group),
         }
-    costs = np.array([a.cost_ms for a in asked])
-    samples = len(asked[0].twin_h)
+    costs = np.array([question.cost_ms for question in questions])
+    samples = len(questions[0].twin_h)
     result["cost"] = {
         "samples": samples,
         "median_ms": float(np.median(costs)),
@@ -218,19 +226,19 @@ def main() -> None:
     parser.add_argument("--every-h", type=int, default=20)
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--json", action="store_true")
-    words = parser.parse_args()
+    options = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"twin: the traces are not there: {SHARED}")
     params = load_cluster_params(SHARED / "clusters/ls6.toml")
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
-    twin = Twin(samples=words.samples)
-    begun = time.perf_counter()
-    result = report(all_asked(params, jobs, words.every_h, twin))
-    result["wall_s"] = time.perf_counter() - begun
-    print(json.dumps(result, indent=1) if words.json else _shown(result))
+    twin = Twin(samples=options.samples)
+    began = time.perf_counter()
+    result = build_report(ask_all(params, jobs, options.every_h, twin))
+    result["wall_s"] = time.perf_counter() - began
+    print(json.dumps(result, indent=1) if options.json else _format_report(result))
 
 
-def _shown(result: dict[str, Any]) -> str:
+def _format_report(result: dict[str, Any]) -> str:
     lines = []
     for name in [n for n in result if "nodes" in n]:
         group = result[name]

@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.simulator_workloads import EPOCH, Table, whole_node_params, whole_nodes
+from benchmarks.simulator_workloads import (
+    EPOCH,
+    Table,
+    build_whole_node_params,
+    generate_whole_nodes,
+)
 from benchmarks.twin import SHARED, SINCE, UNTIL
 from mirage.history.cluster_files.reader import load_cluster_params
 from mirage.history.workloads.replay import load_workload
@@ -39,7 +44,7 @@ TURN = PRICE / (1.0 + PRICE)
 """P(late) at which releasing now costs no more than any later lead."""
 SHAPES = [(nodes, hours * _HOUR_S) for nodes in (1, 2, 4, 8, 16) for hours in (24, 48)]
 LINKS_A_SHAPE = 10
-ANEW_S = 600
+REFRESH_S = 600
 SITE_NODES, SITE_WAITING, SITE_CHAINS = 5000, 20_000, 1000
 SITE_SHAPES = [(n, hours * _HOUR_S) for n in range(1, 9) for hours in (24, 36, 48, 60, 72)]
 
@@ -76,12 +81,12 @@ def _ask_together(
     """Return the quantiles of each group."""
     now = simulator.now
     links = [link for group in groups for link in group]
-    known = {(link.user, link.predecessor_start) for link in links}
+    predecessors = {(link.user, link.predecessor_start) for link in links}
     probes = [
         Probe(link=group[0], stakes={(link.predecessor_end - now, TURN) for link in group})
         for group in groups
     ]
-    futures = Futures(twin, simulator, history, known, seed=now)
+    futures = Futures(twin, simulator, history, predecessors, seed=now)
     answers: dict[int, NDArray[np.int32]] = {}
     for places in group_probes(probes, simulator.params, share):
         forecasts = futures.simulate_waits([probes[i] for i in places])
@@ -96,58 +101,58 @@ def measure_ls6(every_h: int, share: float) -> dict[str, Any]:
     jobs = list(load_workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs)
     first = min(job.submit for job in jobs) - 1
     main = Simulator(params, Workload.from_jobs(params, jobs), now=first)
-    known = WorldMemory({job.job_id: job for job in jobs}, first)
+    memory = WorldMemory({job.job_id: job for job in jobs}, first)
     rng, twin = np.random.default_rng(7), Twin()
     rows: list[tuple[int, float, list[Any], list[Any]]] = []
     """Of each shape: the instant, what came, both quantiles, both decisions."""
     cpu_s = np.zeros(2)
     for point in range(SINCE, UNTIL, every_h * _HOUR_S):
-        known.follow_world(main, point)
+        memory.follow_world(main, point)
         groups = draw_links(point, rng)
         if not rows:
-            _ask_together(twin, main, known.history, groups, share)  # it compiles
-        begun = time.process_time()
-        together = _ask_together(twin, main, known.history, groups, share)
-        between = time.process_time()
-        alone = [
-            [twin.forecast_from_simulator(main, link, known.history, seed=point) for link in group]
+            _ask_together(twin, main, memory.history, groups, share)  # it compiles
+        began_s = time.process_time()
+        together = _ask_together(twin, main, memory.history, groups, share)
+        together_until = time.process_time()
+        forecasts_alone = [
+            [twin.forecast_from_simulator(main, link, memory.history, seed=point) for link in group]
             for group in groups
         ]
-        cpu_s += (between - begun, time.process_time() - between)
-        for group, answer, each in zip(groups, together, alone, strict=True):
-            real = main.fork()
-            start = real.run_until_started(real.inject(group[0].build_successor(point)))
+        cpu_s += (together_until - began_s, time.process_time() - together_until)
+        for group, answer, single_forecasts in zip(groups, together, forecasts_alone, strict=True):
+            truth = main.fork()
+            start = truth.run_until_started(truth.inject(group[0].build_successor(point)))
             assert start is not None  # noqa: S101 - the trace ends much later
             left_s = np.array([link.predecessor_end - point for link in group])
-            single = np.array([forecast.compute_quantiles() for forecast in each])
+            single = np.array([forecast.compute_quantiles() for forecast in single_forecasts])
             odds = [compute_late_probability(q, left_s) for q in (answer, single)]
             rows.append((point, float(start - point), [answer, single[0]], odds))
     return _report_ls6(rows, cpu_s)
 
 
 def _report_ls6(
-    rows: list[tuple[int, float, list[Any], list[Any]]], spent: Floats
+    rows: list[tuple[int, float, list[Any], list[Any]]], cpu_s: Floats
 ) -> dict[str, Any]:
-    loss = np.array([[_pinball_h(truth, q) for q in both] for _, truth, both, _ in rows])
-    frees = np.array([odds for *_, odds in rows]) >= TURN
-    same = frees[:, 0] == frees[:, 1]
+    loss = np.array([[_pinball_h(truth, q) for q in quantiles] for _, truth, quantiles, _ in rows])
+    decisions = np.array([odds for *_, odds in rows]) >= TURN
+    is_same = decisions[:, 0] == decisions[:, 1]
     odds = np.array([odds for *_, odds in rows])
-    open_ones = (odds[:, 1] > 0.05) & (odds[:, 1] < 0.95)
+    is_unsure = (odds[:, 1] > 0.05) & (odds[:, 1] < 0.95)
     week = np.array([(point - SINCE) // (7 * _DAY_S) for point, *_ in rows])
     sums = np.array([loss[week == w].sum(axis=0) for w in np.unique(week)])
     counts = np.array([(week == w).sum() for w in np.unique(week)])
-    drawn = np.random.default_rng(4).integers(0, len(sums), (2000, len(sums)))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
+    drawn_weeks = np.random.default_rng(4).integers(0, len(sums), (2000, len(sums)))
+    means = sums[drawn_weeks].sum(axis=1) / counts[drawn_weeks].sum(axis=1)[:, None]
     return {
-        "asked": int(frees[:, 0].size),
-        "cpu_s": spent.tolist(),
-        "times_fewer_cpu_s": float(spent[1] / spent[0]),
+        "asked": int(decisions[:, 0].size),
+        "cpu_s": cpu_s.tolist(),
+        "times_fewer_cpu_s": float(cpu_s[1] / cpu_s[0]),
         "pinball_h": loss.mean(axis=0).tolist(),
         "pinball_difference_h": float((loss[:, 0] - loss[:, 1]).mean()),
         "interval_h": np.quantile(means[:, 0] - means[:, 1], (0.025, 0.975)).tolist(),
-        "same_decisions_pct": 100.0 * float(same.mean()),
-        "unsure_ones": int(open_ones.sum()),
-        "same_of_unsure_pct": 100.0 * float(same[open_ones].mean()),
+        "same_decisions_pct": 100.0 * float(is_same.mean()),
+        "unsure_ones": int(is_unsure.sum()),
+        "same_of_unsure_pct": 100.0 * float(is_same[is_unsure].mean()),
         "largest_difference_of_odds": float(np.abs(odds[:, 0] - odds[:, 1]).max()),
     }
 
@@ -166,27 +171,31 @@ class Site:
     def __init__(self, seed: int = 5) -> None:
         self._rng = np.random.default_rng(seed)
         self._now = EPOCH + 8 * _DAY_S
-        self.history = self._build_history(whole_nodes(60_000, 1.0, seed=seed, nodes=SITE_NODES))
+        self.history = self._build_history(
+            generate_whole_nodes(60_000, 1.0, seed=seed, nodes=SITE_NODES)
+        )
         self.groups: list[list[HandoverInput]] = [[] for _ in SITE_SHAPES]
         """The hand-overs of each shape."""
         self.priority = (
             self._rng.permutation(len(SITE_SHAPES)) * 10_000 // len(SITE_SHAPES)
         ).tolist()
         running, pending = self._build_chains()
-        others = whole_nodes(SITE_WAITING + SITE_NODES, 1.0, seed=seed + 1, nodes=SITE_NODES)
-        rest = [_build_job(*row) for _, *row in zip(*_list_columns(others), strict=True)]
-        used = sum(job.nodes for job, *_ in running)
-        while rest and used + rest[-1].nodes <= SITE_NODES:
-            job = replace(rest.pop(), job_id=200_000 + used)
+        other_table = generate_whole_nodes(
+            SITE_WAITING + SITE_NODES, 1.0, seed=seed + 1, nodes=SITE_NODES
+        )
+        other_jobs = [_build_job(*row) for _, *row in zip(*_list_columns(other_table), strict=True)]
+        used_nodes = sum(job.nodes for job, *_ in running)
+        while other_jobs and used_nodes + other_jobs[-1].nodes <= SITE_NODES:
+            job = replace(other_jobs.pop(), job_id=200_000 + used_nodes)
             since = self._now - int(self._rng.integers(0, job.time_limit_s))
-            running.append((job, since, range(used, used + job.nodes)))
-            used += job.nodes
-        for i, job in enumerate(rest[: SITE_WAITING - SITE_CHAINS]):
+            running.append((job, since, range(used_nodes, used_nodes + job.nodes)))
+            used_nodes += job.nodes
+        for i, job in enumerate(other_jobs[: SITE_WAITING - SITE_CHAINS]):
             priority = int(self._rng.integers(0, 10_000))
-            waits = replace(job, job_id=i + 1, submit=self._now, priority=priority)
-            pending.append((waits, self._now))
+            waiting_job = replace(job, job_id=i + 1, submit=self._now, priority=priority)
+            pending.append((waiting_job, self._now))
         self.simulator = Simulator.from_queue(
-            whole_node_params(SITE_NODES), now=self._now, running=running, pending=pending
+            build_whole_node_params(SITE_NODES), now=self._now, running=running, pending=pending
         )
 
     def _build_history(self, past: Table) -> SubmissionHistory:
@@ -212,10 +221,10 @@ class Site:
         shapes = self._rng.choice(len(SITE_SHAPES), SITE_CHAINS, p=weight / weight.sum())
         running: list[tuple[SimJob, int, range]] = []
         pending: list[tuple[SimJob, int | None]] = []
-        used = 0
+        used_nodes = 0
         for i, shape in enumerate(shapes.tolist()):
             nodes, limit_s = SITE_SHAPES[shape]
-            before = SimJob(
+            predecessor = SimJob(
                 job_id=100_001 + i,
                 nodes=nodes,
                 time_limit_s=limit_s,
@@ -223,12 +232,12 @@ class Site:
                 user=f"chain-{i}",
             )
             run_s = int(self._rng.integers(1, limit_s))
-            running.append((before, self._now - run_s, range(used, used + nodes)))
-            used += nodes
-            after = build_afterany(before.job_id)
-            standby = replace(before, job_id=300_001 + i, dependencies=after)
+            running.append((predecessor, self._now - run_s, range(used_nodes, used_nodes + nodes)))
+            used_nodes += nodes
+            dependencies = build_afterany(predecessor.job_id)
+            standby = replace(predecessor, job_id=300_001 + i, dependencies=dependencies)
             pending.append((replace(standby, submit=self._now - run_s), None))
-            link = _build_link(nodes, limit_s, before.user, self._now, run_s)
+            link = _build_link(nodes, limit_s, predecessor.user, self._now, run_s)
             self.groups[shape].append(replace(link, job_id=standby.job_id))
         return running, pending
 
@@ -236,14 +245,14 @@ class Site:
         """List one question a shape, for the hand-overs that are still open."""
         now = self.simulator.now
         waiting = {job.job_id for job in self.simulator.list_pending()}
-        still = [[link for link in group if link.job_id in waiting] for group in self.groups]
+        open_groups = [[link for link in group if link.job_id in waiting] for group in self.groups]
         return [
             Probe(
                 link=group[0],
                 priority=priority,
                 stakes={(link.predecessor_end - now, TURN) for link in group},
             )
-            for group, priority in zip(still, self.priority, strict=True)
+            for group, priority in zip(open_groups, self.priority, strict=True)
             if group
         ]
 
@@ -261,30 +270,32 @@ def _build_job(nodes: int, limit_s: int, run_s: int, user: int) -> SimJob:
 def measure_site(rounds: int, samples: int) -> dict[str, Any]:
     site, rows = Site(), list[dict[str, float]]()
     simulator = site.simulator
-    known = {(link.user, link.predecessor_start) for group in site.groups for link in group}
+    predecessors = {(link.user, link.predecessor_start) for group in site.groups for link in group}
     for k in range(rounds + 1):
         probes = site.list_probes()
         twin = Twin(samples=samples if k else 2)  # the first round compiles
-        begun = time.process_time()
-        futures = Futures(twin, simulator, site.history, known, seed=simulator.now)
-        packs = group_probes(probes, simulator.params)
-        answers = [row for p in packs for row in futures.simulate_waits([probes[i] for i in p])]
-        cpu_s = time.process_time() - begun
+        began_s = time.process_time()
+        futures = Futures(twin, simulator, site.history, predecessors, seed=simulator.now)
+        probe_groups = group_probes(probes, simulator.params)
+        answers = [
+            row for p in probe_groups for row in futures.simulate_waits([probes[i] for i in p])
+        ]
+        cpu_s = time.process_time() - began_s
         rows.append(
             {
                 "hand_overs": sum(len(probe.stakes) for probe in probes),
                 "groups": len(probes),
-                "asked_apart": len(packs),
+                "asked_apart": len(probe_groups),
                 "futures": float(np.mean([len(row.wait_s) for row in answers])),
                 "median_wait_h": float(np.median(np.concatenate([row.wait_s for row in answers])))
                 / _HOUR_S,
                 "cpu_s": cpu_s,
-                "share_of_a_core": cpu_s / ANEW_S,
+                "share_of_a_core": cpu_s / REFRESH_S,
             }
         )
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         if k:
-            simulator.advance(simulator.now + ANEW_S)
+            simulator.advance(simulator.now + REFRESH_S)
     share = float(np.mean([row["share_of_a_core"] for row in rows[1:]]))
     return {"rounds": rows[1:], "share_of_a_core": share}
 
@@ -296,13 +307,13 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=SHARE)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=100)
-    words = parser.parse_args()
-    if words.part == "ls6" and not SHARED.is_dir():
+    options = parser.parse_args()
+    if options.part == "ls6" and not SHARED.is_dir():
         sys.exit(f"twin_groups: the traces are not there: {SHARED}")
     result = (
-        measure_ls6(words.every_h, words.share)
-        if words.part == "ls6"
-        else measure_site(words.rounds, words.samples)
+        measure_ls6(options.every_h, options.share)
+        if options.part == "ls6"
+        else measure_site(options.rounds, options.samples)
     )
     print(json.dumps(result, indent=1))
 

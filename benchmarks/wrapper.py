@@ -56,21 +56,23 @@ def measure(side: Side, calls: int) -> Iterator[tuple[str, str, list[tuple[float
                 side.call(invocation, wrapped=True, state=state),
             ]
             answers = side.run(pair * (turns + 1))[2:]  # the first two warm up
-            more = [
-                (mine.seconds - real.seconds, mine.cpu_s - real.cpu_s)
-                for real, mine in zip(answers[::2], answers[1::2], strict=True)
+            differences = [
+                (wrapped_call.seconds - real_call.seconds, wrapped_call.cpu_s - real_call.cpu_s)
+                for real_call, wrapped_call in zip(answers[::2], answers[1::2], strict=True)
             ]
-            yield way, state, more
+            yield way, state, differences
 
 
 def _show(measured: Iterator[tuple[str, str, list[tuple[float, float]]]]) -> None:
     print("wrapped minus real sbatch, milliseconds; computing: median, the same on a busy machine")
     print(f"{'':9} {'service':8} {'calls':>5} {'median':>7} {'longest':>8} {'computing':>10}")
-    for way, state, more in measured:
-        clock, computing = ([1000 * one for one in column] for column in zip(*more, strict=True))
-        median, longest = statistics.median(clock), max(clock)
-        row = f"{way:9} {state:8} {len(more):5} {median:7.1f} {longest:8.1f}"
-        print(f"{row} {statistics.median(computing):10.1f}")
+    for way, state, differences in measured:
+        wall_ms, cpu_ms = (
+            [1000 * seconds for seconds in column] for column in zip(*differences, strict=True)
+        )
+        median, longest = statistics.median(wall_ms), max(wall_ms)
+        row = f"{way:9} {state:8} {len(differences):5} {median:7.1f} {longest:8.1f}"
+        print(f"{row} {statistics.median(cpu_ms):10.1f}")
 
 
 if __name__ == "__main__":

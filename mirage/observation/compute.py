@@ -120,10 +120,10 @@ def compute_quantile(ascending: Floats, q: float) -> float:
     """Compute a quantile, linear between neighbours as in numpy's default. Of no values it is 0."""
     if len(ascending) == 0:
         return 0.0
-    at = q * (len(ascending) - 1)
-    low = math.floor(at)
+    position = q * (len(ascending) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(ascending) - 1)
-    return float(ascending[low] + (at - low) * (ascending[high] - ascending[low]))
+    return float(ascending[low] + (position - low) * (ascending[high] - ascending[low]))
 
 
 @kernel
@@ -185,27 +185,27 @@ def _compute_room_wait(needed: int, nodes: Ints, left_s: Floats) -> float:
 def _fill_profile(
     s: ScalarInputs, running: RunningColumns, past: RecentPast, hours: Ints, out: Floats
 ) -> None:
-    left = np.empty(len(running.nodes))
-    usual = np.empty(len(running.nodes))
-    for i in range(len(left)):
-        left[i] = max(0, running.time_limit_s[i] - running.elapsed_s[i])
-        usual[i] = compute_usual_share(past, running.user[i]) * left[i]
+    left_s = np.empty(len(running.nodes))
+    usual_s = np.empty(len(running.nodes))
+    for i in range(len(left_s)):
+        left_s[i] = max(0, running.time_limit_s[i] - running.elapsed_s[i])
+        usual_s[i] = compute_usual_share(past, running.user[i]) * left_s[i]
     out[:] = 0.0
     n = len(hours)
-    for i in range(len(left)):
+    for i in range(len(left_s)):
         for h in range(n):
-            within = hours[h] * _HOUR_S
-            out[h] += running.nodes[i] if left[i] <= within else 0
-            out[n + h] += running.nodes[i] if usual[i] <= within else 0
-    out[2 * n] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, left)
-    out[2 * n + 1] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, usual)
+            within_s = hours[h] * _HOUR_S
+            out[h] += running.nodes[i] if left_s[i] <= within_s else 0
+            out[n + h] += running.nodes[i] if usual_s[i] <= within_s else 0
+    out[2 * n] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, left_s)
+    out[2 * n + 1] = _compute_room_wait(s.nodes - s.nodes_free, running.nodes, usual_s)
 
 
 @kernel
 def _fill_ahead(
-    s: ScalarInputs, pending: PendingColumns, running_of: Ints, past: RecentPast, out: Floats
+    s: ScalarInputs, pending: PendingColumns, running_counts: Ints, past: RecentPast, out: Floats
 ) -> None:
-    """Fill the work that the successor would stand behind.
+    """Fill the work of the waiting jobs ahead of the successor.
 
     A job of equal priority is ahead, since it has the lower id.
     """
@@ -219,15 +219,17 @@ def _fill_ahead(
         out[1] += pending.nodes[i]
         out[2] += hours
         out[3] += hours * compute_usual_share(past, pending.user[i])
-        out[4] += 0.0 if _is_capped(s, running_of, pending.user[i]) else hours
+        out[4] += 0.0 if _is_capped(s, running_counts, pending.user[i]) else hours
         out[6] += 1 if pending.nodes[i] <= s.nodes else 0
     out[5] = out[4] * _HOUR_S / max(1, s.nodes_up)
 
 
 @kernel
-def _is_capped(s: ScalarInputs, running_of: Ints, user: int) -> bool:
+def _is_capped(s: ScalarInputs, running_counts: Ints, user: int) -> bool:
     """Return whether MaxJobsPU keeps this user's jobs waiting."""
-    return s.max_jobs_pu > 0 and user < len(running_of) and running_of[user] >= s.max_jobs_pu
+    return (
+        s.max_jobs_pu > 0 and user < len(running_counts) and running_counts[user] >= s.max_jobs_pu
+    )
 
 
 @kernel
@@ -243,13 +245,13 @@ def _count_by_user(users: Ints) -> Ints:
 
 @kernel
 def _fill_users(
-    s: ScalarInputs, pending: PendingColumns, running_of: Ints, past: RecentPast, out: Floats
+    s: ScalarInputs, pending: PendingColumns, running_counts: Ints, past: RecentPast, out: Floats
 ) -> None:
     out[:] = 0.0
-    out[0] = running_of[s.user] if s.user < len(running_of) else 0
+    out[0] = running_counts[s.user] if s.user < len(running_counts) else 0
     for i in range(len(pending.nodes)):
         out[1] += 1 if pending.user[i] == s.user else 0
-        if _is_capped(s, running_of, pending.user[i]):
+        if _is_capped(s, running_counts, pending.user[i]):
             out[3] += 1
             out[4] += pending.nodes[i] * (pending.time_limit_s[i] / _HOUR_S)
     out[2] = out[0] / s.max_jobs_pu if s.max_jobs_pu > 0 else 0.0
@@ -286,10 +288,10 @@ def _fill_lately(s: ScalarInputs, past: RecentPast, hours: Ints, out: Floats) ->
     out[:] = 0.0
     n = len(hours)
     for i in range(len(past.arrivals)):
-        ago = s.now - past.arrivals[i, 0]
+        ago_s = s.now - past.arrivals[i, 0]
         node_hours = past.arrivals[i, 1] * (past.arrivals[i, 2] / _HOUR_S)
         for h in range(n):
-            if ago < hours[h] * _HOUR_S:
+            if ago_s < hours[h] * _HOUR_S:
                 out[h] += 1
                 out[n + h] += node_hours
     _fill_waits(past.starts[:, 1], out[2 * n : 2 * n + 4])
@@ -309,9 +311,9 @@ def _fill_clock(s: ScalarInputs, out: Floats) -> None:
 
 @kernel
 def _fill_predecessor(s: ScalarInputs, out: Floats) -> None:
-    left = max(0, s.predecessor_end - s.now)
-    out[0] = left
-    out[1] = left / max(1, s.predecessor_end - s.predecessor_start)
+    left_s = max(0, s.predecessor_end - s.now)
+    out[0] = left_s
+    out[1] = left_s / max(1, s.predecessor_end - s.predecessor_start)
 
 
 @kernel
@@ -329,29 +331,29 @@ def compute_numbers(
     s: ScalarInputs,
     pending: PendingColumns,
     running: RunningColumns,
-    everywhere: Ints,
+    cluster_running_users: Ints,
     past: RecentPast,
     table: tuple[Ints, Ints, Ints],
 ) -> Floats:
     """Compute one row of raw numbers, float64[F].
 
-    `everywhere`: the user of every running job of the cluster, in other partitions too. `table`:
-    the first place of each group, the horizons of the profile, and the windows of arrivals
+    `cluster_running_users`: the user of every running job of the cluster, in other partitions too.
+    `table`: the first place of each group, the horizons of the profile, and the windows of arrivals
     (`spec`).
     """
-    at, horizons_h, arrivals_h = table
-    running_of = _count_by_user(everywhere)
-    out = np.empty(at[-1])
-    _fill_paper(s, pending, running, out[at[0] : at[1]])
-    _fill_nodes(s, out[at[1] : at[2]])
-    _fill_profile(s, running, past, horizons_h, out[at[2] : at[3]])
-    _fill_ahead(s, pending, running_of, past, out[at[3] : at[4]])
-    _fill_users(s, pending, running_of, past, out[at[4] : at[5]])
-    _fill_lately(s, past, arrivals_h, out[at[5] : at[6]])
-    _fill_clock(s, out[at[6] : at[7]])
-    _fill_predecessor(s, out[at[7] : at[8]])
-    _fill_plan(s, s.plan, out[at[8] : at[8] + 3])
-    _fill_plan(s, s.usual_plan, out[at[8] + 3 : at[9]])
+    starts, horizons_h, arrivals_h = table
+    running_counts = _count_by_user(cluster_running_users)
+    out = np.empty(starts[-1])
+    _fill_paper(s, pending, running, out[starts[0] : starts[1]])
+    _fill_nodes(s, out[starts[1] : starts[2]])
+    _fill_profile(s, running, past, horizons_h, out[starts[2] : starts[3]])
+    _fill_ahead(s, pending, running_counts, past, out[starts[3] : starts[4]])
+    _fill_users(s, pending, running_counts, past, out[starts[4] : starts[5]])
+    _fill_lately(s, past, arrivals_h, out[starts[5] : starts[6]])
+    _fill_clock(s, out[starts[6] : starts[7]])
+    _fill_predecessor(s, out[starts[7] : starts[8]])
+    _fill_plan(s, s.plan, out[starts[8] : starts[8] + 3])
+    _fill_plan(s, s.usual_plan, out[starts[8] + 3 : starts[9]])
     return out
 
 

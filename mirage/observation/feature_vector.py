@@ -63,8 +63,8 @@ def compute_raw_numbers(
 ) -> NDArray[np.float64]:
     """Compute the numbers before scaling: seconds, counts, node hours and shares; float64[F]."""
     past = memory.get_past(view.now)
-    standing = _build_scalars(view, link, memory, plan, usual_plan)
-    return compute_numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
+    scalars = _build_scalars(view, link, memory, plan, usual_plan)
+    return compute_numbers(scalars, view.pending, view.running, view.running_users, past, TABLE)
 
 
 def observe_simulator(
@@ -81,18 +81,18 @@ class SnapshotObserver:
 
     def __init__(self, snapshot: Snapshot, params: Params, memory: RunningStats) -> None:
         self._memory, self._snapshot, self._params = memory, snapshot, params
-        self._shown = ObservedQueue(snapshot.queue, snapshot.nodes, params, memory.users)
+        self._observed_queue = ObservedQueue(snapshot.queue, snapshot.nodes, params, memory.users)
         self._per_user = _has_user_limits(params)
-        self._planned: dict[Hashable, Plans] = {}
+        self._plans: dict[Hashable, Plans] = {}
 
     @cached_property
-    def stood(self) -> Simulator:
+    def simulator(self) -> Simulator:
         """Return the simulator built from the snapshot, which takes a second for ten thousand jobs.
 
         Raises InputError if the cluster file and the queue contradict each other.
         """
-        shown = self._snapshot
-        return build_queue_simulator(self._params, shown.queue, shown.nodes).simulator
+        snapshot = self._snapshot
+        return build_queue_simulator(self._params, snapshot.queue, snapshot.nodes).simulator
 
     def observe_link(self, link: HandoverInput) -> Observation:
         """Return the observation for this link: float32[F]."""
@@ -101,52 +101,56 @@ class SnapshotObserver:
 
     def build_view(self, link: HandoverInput) -> LinkQueueView:
         """Build this link's view of the queue."""
-        return LinkQueueView.from_observed_queue(self._shown, link)
+        return LinkQueueView.from_observed_queue(self._observed_queue, link)
 
     def _get_plans(self, view: LinkQueueView, link: HandoverInput) -> Plans:
         """Get the plans of a link. Links that are alike to the scheduler share their plans."""
-        eligible, _ = find_eligible_and_start(self.stood.arena.state, link.job_id)
+        eligible, _ = find_eligible_and_start(self.simulator.arena.state, link.job_id)
         if eligible != _NOT_YET:
             # The successor is eligible in the queue, or is not in the queue at all.
-            return _compute_plans(self.stood, view, link, self._memory, stands_in=True)
+            return _compute_plans(self.simulator, view, link, self._memory, stands_in=True)
         peers = view.pending_id[view.pending.priority == view.priority]
         # Of jobs with equal priority, the one with the lower id is first.
         place = (view.priority, int((peers < link.job_id).sum()))
         owner = (link.account, link.user) if self._per_user else ""
         key = (*_get_request(link), owner, place)
-        if key not in self._planned:
-            self._planned[key] = _compute_plans(
-                self.stood, view, link, self._memory, stands_in=True
+        if key not in self._plans:
+            self._plans[key] = _compute_plans(
+                self.simulator, view, link, self._memory, stands_in=True
             )
-        return self._planned[key]
+        return self._plans[key]
 
     def classify_wait(self, link: HandoverInput) -> tuple[Hashable, int]:
-        """Return what decides how long the successor would wait if it were eligible now.
+        """Return the class of the successor: how long it would wait if it were eligible now.
 
         That is its request, and its place: the waiting jobs ahead of it, in steps of a tenth (of
         one job where a tenth is less). Where users have limits, it is also how much the user has
         running and waiting.
         """
         view = self.build_view(link)
-        used: tuple[int, ...] = ()
+        usage: tuple[int, ...] = ()
         if self._per_user:
             user = self._memory.users.assign_number(link.user)
-            own, waiting = view.running.user == user, view.pending.user == user
-            used = int(own.sum()), int(view.running.nodes[own].sum()), int(waiting.sum())
+            is_own_running, is_own_pending = view.running.user == user, view.pending.user == user
+            usage = (
+                int(is_own_running.sum()),
+                int(view.running.nodes[is_own_running].sum()),
+                int(is_own_pending.sum()),
+            )
         ahead = int((view.pending.priority > view.priority).sum())
-        return (*_get_request(link), used), round(log1p(ahead) / log1p(0.1))
+        return (*_get_request(link), usage), round(log1p(ahead) / log1p(0.1))
 
 
 def _get_request(link: HandoverInput) -> tuple[Hashable, ...]:
-    """Return what the successor asks for, without what decides only its place in the queue."""
+    """Return the resources and the time that the successor asks for."""
     per_node = (link.cpus, link.gpus, link.exclusive)
     return link.nodes, per_node, link.time_limit_s, link.partition, link.qos
 
 
 def _has_user_limits(params: Params) -> bool:
     """Return whether a plan may depend on the job's user beyond the job's priority."""
-    limited = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
-    return limited or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
+    has_qos_limit = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
+    return has_qos_limit or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
 
 
 def _compute_plans(
@@ -166,12 +170,14 @@ def _compute_plans(
     eligible, start = find_eligible_and_start(simulator.arena.state, job_id)
     if start >= 0:
         return start, start
-    told = stands_in and eligible < 0
+    uses_view_priority = stands_in and eligible < 0
     if eligible == NOT_THERE:
-        told = told or (simulator.params.accrue_always and link.submit is not None)
+        uses_view_priority = uses_view_priority or (
+            simulator.params.accrue_always and link.submit is not None
+        )
         simulator = simulator.fork()
         job_id = simulator.inject(link.build_successor(view.now))
-    priority = view.priority if told else None
+    priority = view.priority if uses_view_priority else None
     number = memory.users.map_associations(simulator.arena.names.associations)
     past = memory.get_past(view.now)
     usual = compute_usual_limits(simulator.arena.state, number, past, job_id)

@@ -62,21 +62,23 @@ class LinkQueueView:
     """How far ahead the scheduler plans (bf_window), seconds."""
 
     @classmethod
-    def from_observed_queue(cls, shown: "ObservedQueue", link: HandoverInput) -> Self:
-        """Build the view from the queue of a live Slurm or of a SimulatedCluster. It was read once
-        for many links."""
-        params, now = shown.params, shown.now
-        pool = shown.get_pool(link.partition or params.partitions[0].name, link.job_id)
+    def from_observed_queue(cls, observed: "ObservedQueue", link: HandoverInput) -> Self:
+        """Build the view from the queue of a live Slurm or of a SimulatedCluster. The queue was
+        read once for many links."""
+        params, now = observed.params, observed.now
+        pool = observed.get_pool(link.partition or params.partitions[0].name, link.job_id)
         share = 0
         if params.priority_weight_fairshare:
-            share = estimate_fair_share(params, pool.rivals, shown.users.assign_number(link.user))
+            share = estimate_fair_share(
+                params, pool.rivals, observed.users.assign_number(link.user)
+            )
         return cls(
             now=now,
             pending_id=pool.pending_id,
             pending=pool.rivals.pending,
             running_id=pool.running_id,
             running=pool.running,
-            running_users=shown.running_users,
+            running_users=observed.running_users,
             capacity=pool.capacity,
             max_jobs_pu=get_max_jobs_pu(params, link.qos),
             priority=compute_successor_points(params, link, now) + share,
@@ -88,14 +90,14 @@ class LinkQueueView:
         """Build the view from the state of a simulator."""
         params = simulator.params
         state, site = simulator.arena.state, simulator.arena.site
-        number = users.map_associations(simulator.arena.names.associations)
+        user_numbers = users.map_associations(simulator.arena.names.associations)
         partition = get_partition_number(params, link.partition)
         pool = _mark_pool_partitions(params, partition)
         pending_id, pending, partitions, ages = sim_columns.gather_waiting(
-            state, site, number, pool, link.job_id
+            state, site, user_numbers, pool, link.job_id
         )
-        running_id, running, everywhere = sim_columns.gather_running(
-            state, number, pool, link.job_id
+        running_id, running, running_users = sim_columns.gather_running(
+            state, user_numbers, pool, link.job_id
         )
         share = 0
         if params.priority_weight_fairshare:
@@ -108,7 +110,7 @@ class LinkQueueView:
             pending=pending,
             running_id=running_id,
             running=running,
-            running_users=everywhere,
+            running_users=running_users,
             capacity=Capacity(*sim_columns.gather_capacity(state, site, partition)),
             max_jobs_pu=get_max_jobs_pu(params, link.qos),
             priority=compute_successor_points(params, link, simulator.now) + share,
@@ -139,28 +141,28 @@ class ObservedQueue:
         eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= self.now)
         self._in_line = queue.pending_mask & eligible & (queue.priority != 0)
         self.running_users = self._user[queue.running_mask]
-        self._of_all: dict[str, tuple[NDArray[np.bool_], PartitionPool]] = {}
+        self._pools: dict[str, tuple[NDArray[np.bool_], PartitionPool]] = {}
 
-    def get_pool(self, partition: str, own: int) -> PartitionPool:
-        """Return the pool of a partition, without the job `own`.
+    def get_pool(self, partition: str, own_id: int) -> PartitionPool:
+        """Return the pool of a partition, without the job `own_id`.
 
-        The job `own` is seldom eligible. If it is not, all views share one pool.
+        The job `own_id` is seldom eligible. If it is not, all views share one pool.
         """
-        if partition not in self._of_all:
-            counted = self._in_line | self._queue.running_mask
-            counted &= _mark_in_pool(self._queue.partition, self._nodes, partition)
+        if partition not in self._pools:
+            in_pool = self._in_line | self._queue.running_mask
+            in_pool &= _mark_in_pool(self._queue.partition, self._nodes, partition)
             capacity = _compute_capacity(self._nodes, partition)
-            self._of_all[partition] = counted, self._gather_pool(counted, capacity)
-        counted, pool = self._of_all[partition]
-        place = self._queue.find_row(own)
-        if place is None or not counted[place]:
+            self._pools[partition] = in_pool, self._gather_pool(in_pool, capacity)
+        in_pool, pool = self._pools[partition]
+        row = self._queue.find_row(own_id)
+        if row is None or not in_pool[row]:
             return pool
-        return self._gather_pool(counted & (self._queue.job_id != own), pool.capacity)
+        return self._gather_pool(in_pool & (self._queue.job_id != own_id), pool.capacity)
 
-    def _gather_pool(self, counted: NDArray[np.bool_], capacity: Capacity) -> PartitionPool:
+    def _gather_pool(self, in_pool: NDArray[np.bool_], capacity: Capacity) -> PartitionPool:
         queue = self._queue
-        pending = np.flatnonzero(self._in_line & counted)
-        running = np.flatnonzero(queue.running_mask & counted)
+        pending = np.flatnonzero(self._in_line & in_pool)
+        running = np.flatnonzero(queue.running_mask & in_pool)
         waiting = PendingColumns(
             nodes=queue.nodes[pending],
             time_limit_s=_fill_missing_limits(queue.time_limit_s[pending]),
@@ -241,12 +243,12 @@ def _mark_in_pool(
 ) -> NDArray[np.bool_]:
     """Mark each job that has a partition (one of several in `a,b`) which shares nodes with ours."""
     pool = {name for node in _filter_by_partition(nodes, partition) for name in node.partitions}
-    known = {name for node in nodes for name in node.partitions}
+    known_partitions = {name for node in nodes for name in node.partitions}
 
     @cache
-    def is_in_pool(of_job: str) -> bool:
-        names = set(of_job.split(","))
-        return bool(names & pool) or not names & known
+    def is_in_pool(job_partitions: str) -> bool:
+        names = set(job_partitions.split(","))
+        return bool(names & pool) or not names & known_partitions
 
     return _test_each(is_in_pool, partitions)
 
@@ -256,10 +258,10 @@ def _test_each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.
 
 
 def _compute_capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
-    mine = _filter_by_partition(nodes, partition)
-    up = [n for n in mine if n.is_usable]
+    members = _filter_by_partition(nodes, partition)
+    up = [n for n in members if n.is_usable]
     return Capacity(
-        nodes=len(mine),
+        nodes=len(members),
         up=len(up),
         free=sum(n.cpus_used == 0 for n in up),
         cpus_free_share=_compute_share(

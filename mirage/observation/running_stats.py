@@ -24,7 +24,7 @@ STARTS_KEPT = 256
 _FORGET_OWN = 0.95
 """The weight that an older run of the same user keeps when a new run ends. About 20 runs count."""
 _FORGET_ALL = 0.999
-_AT_FIRST = 0.5
+_INITIAL_SHARE = 0.5
 """The expected share of the time limit before any job has ended."""
 
 
@@ -32,22 +32,22 @@ class UserNumbers:
     """Numbers for user names. A name gets its number when it is first met, and keeps the number.
     Forks share the numbers."""
 
-    __slots__ = ("_known", "_numbers")
+    __slots__ = ("_mapped", "_numbers")
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._known: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
+        self._mapped: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
 
     def map_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
         """Return the user number of each (account, user), in the order of the mapping.
 
         The mapping may only grow between calls.
         """
-        known, numbers = self._known
-        if known is not associations or len(numbers) != len(associations):
+        mapped, numbers = self._mapped
+        if mapped is not associations or len(numbers) != len(associations):
             users = [self.assign_number(user) for _, user in associations]
             numbers = np.array(users, dtype=np.int64)
-            self._known = (associations, numbers)
+            self._mapped = (associations, numbers)
         return numbers
 
     def assign_number(self, user: str) -> int:
@@ -97,19 +97,19 @@ class TimedRows:
         return rows[first:last]
 
     def fork(self) -> "TimedRows":
-        twin = TimedRows.__new__(TimedRows)
-        twin._rows = self._rows[self._first :].copy()  # noqa: SLF001 - of its own kind
-        twin._first, twin._last = 0, self._last - self._first  # noqa: SLF001
-        return twin
+        copy = TimedRows.__new__(TimedRows)
+        copy._rows = self._rows[self._first :].copy()  # noqa: SLF001 - of its own kind
+        copy._first, copy._last = 0, self._last - self._first  # noqa: SLF001
+        return copy
 
     def _make_room(self, now: int) -> None:
         """Drop old rows. If the rest still fills more than half of the space, double the space."""
-        kept = self._rows[self._first : self._last]
-        kept = kept[kept[:, 0] > now - KEPT_S]
-        room = max(len(self._rows), 4 * len(kept) if 2 * len(kept) > len(self._rows) else 0)
-        self._rows = np.empty((room, kept.shape[1]), dtype=np.int64)
-        self._rows[: len(kept)] = kept
-        self._first, self._last = 0, len(kept)
+        recent = self._rows[self._first : self._last]
+        recent = recent[recent[:, 0] > now - KEPT_S]
+        size = max(len(self._rows), 4 * len(recent) if 2 * len(recent) > len(self._rows) else 0)
+        self._rows = np.empty((size, recent.shape[1]), dtype=np.int64)
+        self._rows[: len(recent)] = recent
+        self._first, self._last = 0, len(recent)
 
 
 class RunningStats:
@@ -127,7 +127,7 @@ class RunningStats:
         self._starts = TimedRows(4)
         self._runs: NDArray[np.float64] = np.zeros((64, 2))
         """One row for each user: decayed sum of run time / time limit, and decayed count."""
-        self._all: NDArray[np.float64] = np.array([_AT_FIRST, 1.0])
+        self._all: NDArray[np.float64] = np.array([_INITIAL_SHARE, 1.0])
 
     @classmethod
     def from_accounting(
@@ -138,16 +138,18 @@ class RunningStats:
         return cls.from_recent_history(RecentHistory.from_jobs(jobs, now), utc_offset_s)
 
     @classmethod
-    def from_recent_history(cls, lately: RecentHistory, utc_offset_s: int = 0) -> "RunningStats":
+    def from_recent_history(cls, history: RecentHistory, utc_offset_s: int = 0) -> "RunningStats":
         """Build the statistics that watching the same history live would have given."""
         memory = cls(utc_offset_s)
         memory._arrivals, memory._starts = (
-            TimedRows.from_rows(lately.submitted),
-            TimedRows.from_rows(lately.started),
+            TimedRows.from_rows(history.submitted),
+            TimedRows.from_rows(history.started),
         )
-        users = np.array([memory.users.assign_number(u) for u in lately.ended_user], dtype=np.int64)
+        users = np.array(
+            [memory.users.assign_number(u) for u in history.ended_user], dtype=np.int64
+        )
         memory._runs = np.zeros((max(64, len(memory.users)), 2))
-        add_ended_runs(memory._runs, memory._all, users, lately.ended)
+        add_ended_runs(memory._runs, memory._all, users, history.ended)
         return memory
 
     def record_submit(self, at: int, *, nodes: int, time_limit_s: int, user: str) -> None:
@@ -162,9 +164,9 @@ class RunningStats:
         """Record the end of a job that had started, however it ended."""
         number = self.users.assign_number(user)
         if number >= len(self._runs):
-            more = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
-            more[: len(self._runs)] = self._runs
-            self._runs = more
+            larger = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
+            larger[: len(self._runs)] = self._runs
+            self._runs = larger
         add_ended_runs(
             self._runs,
             self._all,
@@ -174,9 +176,11 @@ class RunningStats:
 
     def record_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
         """Record the events that one call of a simulator returned, in their order."""
-        ended = {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
+        ended_jobs = (
+            {r.job_id: r for r in simulator.list_ended_since(events[0].at)} if events else {}
+        )
         for event in events:
-            record = ended.get(event.job_id) or simulator.find(event.job_id)
+            record = ended_jobs.get(event.job_id) or simulator.find(event.job_id)
             if record is not None:
                 self._record_event(event, record)
 
@@ -209,11 +213,11 @@ class RunningStats:
 
     def fork(self) -> "RunningStats":
         """Return an independent copy. The copy shares the user numbers."""
-        twin = RunningStats.__new__(RunningStats)
-        twin.users, twin.utc_offset_s = self.users, self.utc_offset_s
-        twin._arrivals, twin._starts = self._arrivals.fork(), self._starts.fork()  # noqa: SLF001 - of its own kind
-        twin._runs, twin._all = self._runs.copy(), self._all.copy()  # noqa: SLF001
-        return twin
+        copy = RunningStats.__new__(RunningStats)
+        copy.users, copy.utc_offset_s = self.users, self.utc_offset_s
+        copy._arrivals, copy._starts = self._arrivals.fork(), self._starts.fork()  # noqa: SLF001 - of its own kind
+        copy._runs, copy._all = self._runs.copy(), self._all.copy()  # noqa: SLF001
+        return copy
 
 
 @allocating_kernel

@@ -63,11 +63,11 @@ Working = tuple[Ints, RunningColumns, Ints]
 
 
 @allocating_kernel
-def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Waiting:
-    """Gather the eligible jobs of the pool without the job `own`.
+def gather_waiting(state: Ints, site: Ints, user_numbers: Ints, pool: Ints, own_id: int) -> Waiting:
+    """Gather the eligible jobs of the pool without the job `own_id`.
 
-    Returns ids, columns, partitions, and the age that counts for priority (seconds). `number`: the
-    user number of each association; `pool`: 1 for each partition of the pool.
+    Returns ids, columns, partitions, and the age that counts for priority (seconds).
+    `user_numbers`: the user number of each association; `pool`: 1 for each partition of the pool.
     """
     live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     now, fair = state[NOW], section(state, FAIR_VALUE)
@@ -75,15 +75,18 @@ def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) 
     n = 0
     for k in range(state[QUEUED]):
         at = slots[get_queue_place(state, k)] * RECORD
-        if not pool[live[at + PARTITION]] or live[at + ID] == own:
+        if not pool[live[at + PARTITION]] or live[at + ID] == own_id:
             continue
-        counts = now - (live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE])
-        value = live[at + STATIC] + fair[live[at + ASSOCIATION]]
-        value += site[SITE_RATE] * min(site[SITE_MAX_AGE], counts)
+        age_s = now - (live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE])
+        priority = live[at + STATIC] + fair[live[at + ASSOCIATION]]
+        priority += site[SITE_RATE] * min(site[SITE_MAX_AGE], age_s)
         columns[0, n], columns[1, n] = live[at + ID], live[at + NODES]
         columns[2, n], columns[3, n] = live[at + LIMIT], now - live[at + ELIGIBLE]
-        columns[4, n], columns[5, n] = number[live[at + ASSOCIATION]], value >> FRACTION_BITS
-        columns[6, n], columns[7, n] = live[at + PARTITION], counts
+        columns[4, n], columns[5, n] = (
+            user_numbers[live[at + ASSOCIATION]],
+            priority >> FRACTION_BITS,
+        )
+        columns[6, n], columns[7, n] = live[at + PARTITION], age_s
         n += 1
     pending = PendingColumns(
         columns[1, :n], columns[2, :n], columns[3, :n], columns[4, :n], columns[5, :n]
@@ -92,8 +95,8 @@ def gather_waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) 
 
 
 @allocating_kernel
-def gather_running(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
-    """Gather the running jobs of the pool without the job `own`.
+def gather_running(state: Ints, user_numbers: Ints, pool: Ints, own_id: int) -> Working:
+    """Gather the running jobs of the pool without the job `own_id`.
 
     Returns ids, columns, and the user of each running job of the whole cluster.
     """
@@ -103,8 +106,8 @@ def gather_running(state: Ints, number: Ints, pool: Ints, own: int) -> Working:
     n = 0
     for i in range(state[RUNNING]):
         at = slots[i] * RECORD
-        users[i] = number[live[at + ASSOCIATION]]
-        if not pool[live[at + PARTITION]] or live[at + ID] == own:
+        users[i] = user_numbers[live[at + ASSOCIATION]]
+        if not pool[live[at + PARTITION]] or live[at + ID] == own_id:
             continue
         columns[0, n], columns[1, n], columns[2, n] = (
             live[at + ID],
@@ -126,16 +129,16 @@ def gather_capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, 
     """Gather a partition's nodes, those up, those free, and the free shares of CPUs and GPUs."""
     words = site[SITE_WORDS]
     bits = section(site, PARTITION_BITS)[partition * words : (partition + 1) * words]
-    stands, jobs = section(state, NODE_STATE), section(state, NODE_JOBS)
+    node_states, jobs = section(state, NODE_STATE), section(state, NODE_JOBS)
     cpus, gpus = section(site, CAPACITY_CPUS), section(site, CAPACITY_GPUS)
     free_cpus, free_gpus = section(state, NODE_CPUS), section(state, NODE_GPUS)
     nodes, up, free = 0, 0, 0
     sums = np.zeros(4, dtype=np.int64)
-    for node in range(len(stands)):
+    for node in range(len(node_states)):
         if not has_node(bits, node):
             continue
         nodes += 1
-        if stands[node] != UP:
+        if node_states[node] != UP:
             continue
         up += 1
         sums[1] += cpus[node]
@@ -167,10 +170,10 @@ def find_eligible_and_start(state: Ints, job_id: int) -> tuple[int, int]:
 
 
 @allocating_kernel
-def compute_usual_limits(state: Ints, number: Ints, past: RecentPast, own: int) -> Ints:
+def compute_usual_limits(state: Ints, user_numbers: Ints, past: RecentPast, own_id: int) -> Ints:
     """Compute the time limits of live jobs as if they ran as long as is usual for their users.
 
-    Returns int64[slots], seconds; 0 for the job `own`.
+    Returns int64[slots], seconds; 0 for the job `own_id`.
     """
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
@@ -178,14 +181,14 @@ def compute_usual_limits(state: Ints, number: Ints, past: RecentPast, own: int) 
     for k in range(state[QUEUED]):
         slot = slots[get_queue_place(state, k)]
         at = slot * RECORD
-        if live[at + ID] == own:
+        if live[at + ID] == own_id:
             continue
-        share = compute_usual_share(past, number[live[at + ASSOCIATION]])
+        share = compute_usual_share(past, user_numbers[live[at + ASSOCIATION]])
         limits[slot] = max(1, int(share * live[at + LIMIT]))
     for slot in section(state, RUN_SLOT)[: state[RUNNING]]:
         at = slot * RECORD
-        elapsed = state[NOW] - live[at + START]
-        left = max(0, live[at + LIMIT] - elapsed)
-        share = compute_usual_share(past, number[live[at + ASSOCIATION]])
-        limits[slot] = max(1, elapsed + int(share * left))
+        elapsed_s = state[NOW] - live[at + START]
+        left_s = max(0, live[at + LIMIT] - elapsed_s)
+        share = compute_usual_share(past, user_numbers[live[at + ASSOCIATION]])
+        limits[slot] = max(1, elapsed_s + int(share * left_s))
     return limits

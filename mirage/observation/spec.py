@@ -159,8 +159,8 @@ def invert_scaling(observations: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the numbers before scaling: seconds, counts, shares. Input and result have the same
     shape [..., F]."""
     x = observations.astype(np.float64)
-    plain = Scaling.PLAIN == SCALES
-    logs = np.sign(x) * np.expm1(np.where(plain, 0.0, np.abs(x)))
+    is_plain = Scaling.PLAIN == SCALES
+    logs = np.sign(x) * np.expm1(np.where(is_plain, 0.0, np.abs(x)))
     hours = (Scaling.LOG_HOURS, Scaling.SIGNED_LOG_HOURS)
     unscaled = np.where(np.isin(SCALES, hours), logs * 3600.0, logs)
-    return np.where(plain, x, unscaled)
+    return np.where(is_plain, x, unscaled)

@@ -50,10 +50,10 @@ def estimate_fair_share(params: Params, rivals: Rivals, user: int) -> int:
     if not len(pending.nodes):
         return 0
     age_s = np.minimum(rivals.age_s, params.priority_max_age_s)
-    rest = pending.priority - _compute_points(params, pending.nodes, age_s, rivals.factor)
-    own = rest[pending.user == user]
-    told = float(own.max()) if len(own) else float(np.median(rest))
-    return int(min(max(told, 0.0), params.priority_weight_fairshare))
+    share = pending.priority - _compute_points(params, pending.nodes, age_s, rivals.factor)
+    own_share = share[pending.user == user]
+    points = float(own_share.max()) if len(own_share) else float(np.median(share))
+    return int(min(max(points, 0.0), params.priority_weight_fairshare))
 
 
 def find_job_factor(params: Params, partition: str) -> int:
@@ -62,8 +62,8 @@ def find_job_factor(params: Params, partition: str) -> int:
     if len(params.partitions) == 1:
         return params.partitions[0].priority_job_factor
     by_name = {p.name: p.priority_job_factor for p in params.partitions}
-    known = (by_name[name] for name in partition.split(",") if name in by_name)
-    return next(known, params.partitions[0].priority_job_factor)
+    factors = (by_name[name] for name in partition.split(",") if name in by_name)
+    return next(factors, params.partitions[0].priority_job_factor)
 
 
 def _compute_points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:

@@ -54,14 +54,14 @@ class Choice:
     """Candidates that come before the chosen one, and have cost more."""
 
     @property
-    def because(self) -> str:
+    def explanation(self) -> str:
         clauses = [f"{name} cannot be asked ({why})" for name, why in self.skipped.items()]
         if self.dearer:
             clauses.append(f"{_join_words(self.dearer)} cost more lately")
         return f", since {_join_words(clauses)}" if clauses else ""
 
 
-def _find_nothing(_: PolicyView) -> Results:
+def _find_no_results(_: PolicyView) -> Results:
     return Results.create_empty()
 
 
@@ -71,7 +71,7 @@ class AutoPolicy(SimplePolicy):
     asked."""
 
     candidates: tuple[Candidate, ...]
-    results: Callable[[PolicyView], Results] = _find_nothing
+    results: Callable[[PolicyView], Results] = _find_no_results
     """Returns the results of hand-overs like the view's, including ones that have not ended;
     only ended ones are used. The default returns none. The service passes its own hand-overs
     here, an evaluation passes its table's."""
@@ -104,20 +104,20 @@ class AutoPolicy(SimplePolicy):
         return None
 
     def decide(self, view: PolicyView) -> Decision:
-        outright = self.decide_outright(view)
-        if outright is not None:
-            return outright
+        decision = self.decide_outright(view)
+        if decision is not None:
+            return decision
         choice = self.choose_candidate(view)
         self.on_choice(choice)
-        return self._decide_with(choice.policy, view, choice.because)
+        return self._decide_with(choice.policy, view, choice.explanation)
 
-    def _decide_with(self, policy: Policy, view: PolicyView, because: str) -> Decision:
+    def _decide_with(self, policy: Policy, view: PolicyView, explanation: str) -> Decision:
         decision = policy.decide(view)
         # Policies that do not pin cannot move a pinned standby off its nodes.
         must_leave = view.position is Position.PINNED and not view.can_pin
         if must_leave and decision.action is Action.WAIT:
             decision = replace(move_off_nodes(policy.name), forecast=decision.forecast)
-        reason = f"{policy.name} decides{because}: {decision.reason}"
+        reason = f"{policy.name} decides{explanation}: {decision.reason}"
         return replace(decision, policy=self.name, reason=reason)
 
     def choose_candidate(self, view: PolicyView) -> Choice:
@@ -128,36 +128,36 @@ class AutoPolicy(SimplePolicy):
         """
         order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
         faults = {c.name: c.policy.explain_unfit(view) for c in order}
-        fit = [c for c in order if faults[c.name] is None]
-        began = view.predecessor_start
-        if began is None:
-            began = view.predecessor_end - view.time_limit_s
-        results = self.results(view).select_known(min(began, view.now))
+        fit_candidates = [c for c in order if faults[c.name] is None]
+        began_at = view.predecessor_start
+        if began_at is None:
+            began_at = view.predecessor_end - view.time_limit_s
+        results = self.results(view).select_known(min(began_at, view.now))
         load = compute_load_h(
-            _select_started_before(view.jobs, began), view.nodes, view.time_limit_s
+            _select_started_before(view.jobs, began_at), view.nodes, view.time_limit_s
         )
-        weights = self.weighing.compute_weights(results, began, load)
-        names = [c.name for c in fit]
+        weights = self.weighing.compute_weights(results, began_at, load)
+        names = [c.name for c in fit_candidates]
         name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.weighing)
-        chosen = fit[names.index(name)]
-        before = order[: order.index(chosen)]
+        chosen = fit_candidates[names.index(name)]
+        earlier = order[: order.index(chosen)]
         return Choice(
             policy=chosen.policy,
-            skipped={c.name: fault for c in before if (fault := faults[c.name]) is not None},
+            skipped={c.name: fault for c in earlier if (fault := faults[c.name]) is not None},
             dearer=dearer,
         )
 
 
 def _select_started_before(jobs: Waits, at: int) -> Waits:
     """Return the jobs that had started by `at`; all jobs if no job had, or all had."""
-    early = jobs.start <= at
-    if early.all() or not early.any():
+    has_started = jobs.start <= at
+    if has_started.all() or not has_started.any():
         return jobs
     return Waits(
-        start=jobs.start[early],
-        wait_s=jobs.wait_s[early],
-        nodes=jobs.nodes[early],
-        time_limit_s=jobs.time_limit_s[early],
+        start=jobs.start[has_started],
+        wait_s=jobs.wait_s[has_started],
+        nodes=jobs.nodes[has_started],
+        time_limit_s=jobs.time_limit_s[has_started],
     )
 
 

@@ -100,7 +100,7 @@ def _build_auto(promoted: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPol
             *(Candidate(POLICIES[name]) for name in FORECASTS),
             *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
         ),
-        results=CardResultsLookup({m.name: m.artefact.judged for m in models}),
+        results=CardResultsLookup({m.name: m.artefact.card_results for m in models}),
     )
 
 
@@ -133,14 +133,14 @@ def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
     """Load a trained model. It is loaded again only if its card has changed."""
     folder = resolve_folder(name, under)
     try:
-        changed = (folder / CARD).stat().st_mtime_ns
+        changed_ns = (folder / CARD).stat().st_mtime_ns
     except OSError as error:
         raise UnfitModel(f"{folder / CARD} cannot be read: {error.strerror}") from error
-    return _load_unchanged(folder.absolute(), changed)
+    return _load_unchanged(folder.absolute(), changed_ns)
 
 
 @lru_cache(maxsize=16)
-def _load_unchanged(folder: Path, changed: int) -> ModelPolicy:  # noqa: ARG001 - part of the key
+def _load_unchanged(folder: Path, changed_ns: int) -> ModelPolicy:  # noqa: ARG001 - a key
     return ModelPolicy(artefact=Artefact.load(folder), name=format_model_name(folder))
 
 

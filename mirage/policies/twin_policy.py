@@ -35,9 +35,9 @@ class TwinPolicy(SimplePolicy):
         return Needs(twin=True)
 
     def decide(self, view: PolicyView) -> Decision:
-        unfit = self.explain_unfit(view)
-        if unfit is not None:
-            return decide_by_fallback(_RULE, view, self.name, unfit)
+        obstacle = self.explain_unfit(view)
+        if obstacle is not None:
+            return decide_by_fallback(_RULE, view, self.name, obstacle)
         assert view.twin_s is not None  # noqa: S101 - `explain_unfit` has checked it
         return decide_by_cost(view, _build_forecast(view.twin_s), self.name)
 

@@ -125,7 +125,7 @@ class Observer:
 
         def build_futures() -> Futures:
             history = SubmissionHistory.from_accounting(self.params, jobs, since, now)
-            return Futures(Twin(), look.stood, history, predecessors, seed=now)
+            return Futures(Twin(), look.simulator, history, predecessors, seed=now)
 
         return build_futures
 
@@ -158,7 +158,7 @@ class TickObservations:
         if isinstance(look, str):
             return None, look
         if self._stood is None:
-            self._stood = _try_observing(lambda: look.stood)
+            self._stood = _try_observing(lambda: look.simulator)
         if isinstance(self._stood, str):
             return None, self._stood
         found = _try_observing(lambda: look.observe_link(self._build_link(predecessor, standby)))

@@ -170,7 +170,7 @@ def check_instant_room(state: Ints, site: Ints) -> int:
 @kernel
 def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> None:
     """Set a node's state: DOWN, DRAINED or UP. DOWN ends or requeues the node's jobs."""
-    states, idle, up = (
+    states, idle_nodes, up_nodes = (
         section(state, NODE_STATE),
         section(state, IDLE_BITS),
         section(state, UP_BITS),
@@ -181,16 +181,16 @@ def set_node_state(state: Ints, site: Ints, results: Ints, node: int, outage: in
     states[node] = outage
     is_empty = section(state, NODE_JOBS)[node] == 0
     if outage == UP:
-        add_node(up, node)
+        add_node(up_nodes, node)
         state[NOT_UP] -= 1
         if is_empty:
-            add_node(idle, node)
+            add_node(idle_nodes, node)
             state[IDLE] += 1
     elif was_up:
-        drop_node(up, node)
+        drop_node(up_nodes, node)
         state[NOT_UP] += 1
         if is_empty:
-            drop_node(idle, node)
+            drop_node(idle_nodes, node)
             state[IDLE] -= 1
     schedule_passes(state, site)
     if outage == DOWN:

@@ -44,10 +44,10 @@ class EventLog:
         self._ended_at: list[int] = []
 
     def copy(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._ended, twin._ended_at = list(self._ended), list(self._ended_at)
-        return twin
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy._ended, copy._ended_at = list(self._ended), list(self._ended_at)
+        return copy
 
     def read_events(self, state: Ints) -> list[Event]:
         """Return the events in the log, and empty the log."""

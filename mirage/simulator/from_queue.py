@@ -100,12 +100,12 @@ def _assign_nodes(
         names = hostlist.expand_hostlist(job.node_list)
         if len(names) == job.nodes and all(name in numbers for name in names):
             numbers_by_job[int(job.job_id)] = tuple(numbers[name] for name in names)
-    used = {i for node_numbers in numbers_by_job.values() for i in node_numbers or ()}
-    free = [i for i in range(count) if i not in used]
+    used_nodes = {i for node_numbers in numbers_by_job.values() for i in node_numbers or ()}
+    free_nodes = [i for i in range(count) if i not in used_nodes]
     for job in running:
         if job.job_id in numbers_by_job:
             continue
-        assigned, free = free[: job.nodes], free[job.nodes :]
+        assigned, free_nodes = free_nodes[: job.nodes], free_nodes[job.nodes :]
         numbers_by_job[int(job.job_id)] = tuple(assigned) if len(assigned) == job.nodes else None
     return numbers_by_job
 

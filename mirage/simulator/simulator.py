@@ -101,7 +101,10 @@ class Simulator:
     # Moves
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
-        """Submit `job` now or at a later instant; its id. ClusterRefused where Slurm refuses."""
+        """Submit `job` now or at a later instant, and return its id.
+
+        Raises ClusterRefused if Slurm would refuse the job.
+        """
         if job.job_id and self.arena.find_slot(job.job_id) != NONE:
             raise ClusterRefused(f"job id {job.job_id} is taken")
         job_id = job.job_id or self._next_id
@@ -111,7 +114,7 @@ class Simulator:
         return job_id
 
     def _submit(self, job: SimJob, job_id: int, instant: int) -> int:
-        """Submit a job whose id is not taken; its slot."""
+        """Submit a job whose id is free, and return its slot."""
         self._next_id = max(self._next_id, job_id + 1)
         record = self.arena.build_record(job, job_id)
         if record[layout.REFUSAL]:
@@ -171,13 +174,13 @@ class Simulator:
         self._apply_move(engine.set_node_state, self.arena.results, node, OUTAGES[outage])
 
     def _apply_move(self, move: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a move; its result. The next call that returns events returns those of the move
-        too."""
+        """Make a move, and return its result. The next call that returns events returns those of
+        the move too."""
         result = self.arena.apply_move(move, *arguments)
         self._events += self._event_log.read_events(self.arena.state)
         return result
 
-    # Twins
+    # Copies
 
     def fork(self, *, with_results: bool = False, reusable: Self | None = None) -> Self:
         """Return an independent copy, at the cost of the live jobs only.
@@ -185,12 +188,12 @@ class Simulator:
         `with_results`: copy `start` and `end` too, which are as long as the trace. `reusable`: a
         fork that is not used again, whose memory the copy takes.
         """
-        twin = object.__new__(type(self))
-        twin.__dict__ = {**self.__dict__, "_event_log": self._event_log.copy()}
-        twin._events = list(self._events)
+        copy = object.__new__(type(self))
+        copy.__dict__ = {**self.__dict__, "_event_log": self._event_log.copy()}
+        copy._events = list(self._events)
         reusable_arena = None if reusable is None else reusable.arena
-        twin.arena = self.arena.fork(with_results=with_results, reusable=reusable_arena)
-        return twin
+        copy.arena = self.arena.fork(with_results=with_results, reusable=reusable_arena)
+        return copy
 
     @classmethod
     def from_queue(
@@ -204,7 +207,7 @@ class Simulator:
         usage: Mapping[tuple[str, str], float] | None = None,
         ticked_at: int | None = None,
     ) -> Self:
-        """Build the twin of a real cluster. Instants are epoch seconds, None: not known.
+        """Build a simulator of a real cluster. Instants are epoch seconds, None: not known.
 
         `running`: each job, its start, its nodes. `pending`: each job with Slurm's priority, and
         the instant since which it is eligible. `planned_at`: the last backfill cycle (sdiag); later
@@ -215,32 +218,34 @@ class Simulator:
         """
         if usage is None:
             params = replace(params, priority_weight_fairshare=0)
-        twin = cls(params, (), now=now)
-        twin.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
+        simulator = cls(params, (), now=now)
+        simulator.arena.set_initial_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
             unconditional = replace(
                 job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None
             )
-            slot = twin._submit_of_queue(unconditional)
-            bitmap = build_bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
-            twin._apply_move(moves.restore_running, twin.arena.results, slot, bitmap, since)
+            slot = simulator._submit_of_queue(unconditional)
+            bitmap = build_bitmap(nodes, int(simulator.arena.site[layout.SITE_WORDS]))
+            simulator._apply_move(
+                moves.restore_running, simulator.arena.results, slot, bitmap, since
+            )
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
-            slot = twin._submit_of_queue(job)
-            twin.arena.get_live_records()[slot, layout.SUBMIT] = (
+            slot = simulator._submit_of_queue(job)
+            simulator.arena.get_live_records()[slot, layout.SUBMIT] = (
                 min(job.submit, now) if job.submit else now
             )
             priority = NONE if job.priority is None else job.priority
             since = NONE if eligible is None else eligible
-            twin._apply_move(moves.restore_pending, slot, priority, since)
+            simulator._apply_move(moves.restore_pending, slot, priority, since)
         moves.settle_cluster(
-            twin.arena.state, twin.arena.site, NONE if planned_at is None else planned_at
+            simulator.arena.state, simulator.arena.site, NONE if planned_at is None else planned_at
         )
-        twin._events.clear()
-        return twin
+        simulator._events.clear()
+        return simulator
 
     def _submit_of_queue(self, job: SimJob) -> int:
-        """Submit like `inject` to a simulator without forks; its slot. Nothing is searched for or
-        copied, as a queue may have tens of thousands of jobs."""
+        """Submit like `inject` to a simulator without forks, and return the slot. Nothing is
+        searched for or copied, as a queue may have tens of thousands of jobs."""
         if job.job_id in self._event_log.injected:
             raise ClusterRefused(f"job id {job.job_id} is taken")
         return self._submit(job, job.job_id or self._next_id, self.now)
@@ -361,16 +366,16 @@ class Simulator:
         `priority`: the job's priority as squeue prints it.
         """
         slot = self._get_pending_slot(job_id)
-        twin = self.arena.copy_for_plan()
-        moves.clear_restrictions(twin, self.arena.site, slot)
+        state = self.arena.copy_for_plan()
+        moves.clear_restrictions(state, self.arena.site, slot)
         if priority is not None:
-            moves.restore_pending(twin, self.arena.site, slot, priority, NONE)
+            moves.restore_pending(state, self.arena.site, slot, priority, NONE)
         if limits is not None:
-            moves.set_time_limits(twin, limits)
-        start = int(self.arena.plan_starts_by_slot(twin)[slot])
+            moves.set_time_limits(state, limits)
+        start = int(self.arena.plan_starts_by_slot(state)[slot])
         return None if start == NONE else start
 
-    # Within
+    # Private helpers
 
     def _build_record(self, slot: int) -> JobRecord:
         return self._event_log.build_live_record(self.arena.state, self.arena.site, int(slot))

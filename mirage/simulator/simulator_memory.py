@@ -53,15 +53,15 @@ class SimulatorMemory:
         `reusable`: a fork that is not used again, whose memory the copy takes. New memory costs
         several times as much as the copy.
         """
-        twin = object.__new__(type(self))
+        copy = object.__new__(type(self))
         can_reuse = reusable is not None and reusable.state.shape == self.state.shape
         state = reusable.state if reusable is not None and can_reuse else np.empty_like(self.state)
         # The log is the last section and mostly empty, so its unused part is not copied.
         used_length = self[layout.LOG] + self[layout.LOGGED]
         state[:used_length] = self.state[:used_length]
-        twin.__dict__ = {**self.__dict__, "state": state}
-        twin.results = self.results.copy() if with_results else NO_RESULTS
-        return twin
+        copy.__dict__ = {**self.__dict__, "state": state}
+        copy.results = self.results.copy() if with_results else NO_RESULTS
+        return copy
 
     def __getitem__(self, scalar: int) -> int:
         """Return a scalar of the state's header."""
@@ -131,10 +131,10 @@ class SimulatorMemory:
         """Build the records, int64[jobs, RECORD], of jobs without id, dependencies or node list,
         and enter their names into the state. Records are kept, and reused for equal jobs."""
         names = self.names
-        new = [job for job in jobs if job not in names.records]
-        if new:
+        new_jobs = [job for job in jobs if job not in names.records]
+        if new_jobs:
             names = self.names = names.copy()
-        for job in new:
+        for job in new_jobs:
             record = np.array(self._recorder.build_record(job, names, []), dtype=np.int64)
             record[layout.ROW] = NONE
             names.records[job] = record
@@ -181,15 +181,15 @@ class SimulatorMemory:
         """Copy the state for a plan, which changes the copy. The copy has no log."""
         self._ensure_instant_room()
         log = self[layout.LOG]
-        twin = self.state[:log].copy()
-        twin[layout.END_OF_STATE], twin[layout.LISTENING] = log, 0
-        return twin
+        copy = self.state[:log].copy()
+        copy[layout.END_OF_STATE], copy[layout.LISTENING] = log, 0
+        return copy
 
-    def plan_starts_by_slot(self, twin: Ints) -> Ints:
+    def plan_starts_by_slot(self, state: Ints) -> Ints:
         """Plan the starts of a backfill pass, by slot; NONE: no start is planned.
 
-        `twin`: from `copy_for_plan`.
+        `state`: a copy from `copy_for_plan`, which is changed.
         """
         plans = np.empty(self.room.slots, dtype=np.int64)
-        moves.plan_starts(twin, self.site, NO_RESULTS, self.work, plans)
+        moves.plan_starts(state, self.site, NO_RESULTS, self.work, plans)
         return plans

@@ -2,8 +2,8 @@
 
 A future costs a tenth of a millisecond on a cluster of a hundred nodes, and seconds on one of
 thousands of jobs. Answers change slowly, so the twin is asked anew after ten minutes at the latest.
-What a tick has no time for goes on between the ticks, and decisions take the last answers until
-then. The answers are lost when the service stops.
+Questions for which a tick has no time are worked on between the ticks; until then decisions take
+the last answers. The answers are lost when the service stops.
 """
 
 import math
@@ -17,7 +17,7 @@ import structlog
 from numpy.typing import NDArray
 
 from mirage.domain.time_units import DAY_S
-from mirage.twin.table_forecasts import ASKED
+from mirage.twin.table_forecasts import QUESTIONS_PER_RUN
 
 if TYPE_CHECKING:
     # It imports numba: half a second and 60 MiB, wasted if nobody asks the twin.
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-ANEW_S = 600
+REFRESH_AFTER_S = 600
 """Seconds after which the twin is asked about a group again, at the latest."""
-GOOD_FOR = 4
-"""Of the `ASKED` parts of a predecessor's run: an answer may be so old."""
-NEAR = 3
+VALID_PARTS = 4
+"""An answer holds for so many of the `QUESTIONS_PER_RUN` parts of a predecessor's run."""
+NEAR_PLACES = 3
 """Places, each of a tenth more jobs ahead, within which an answer may stand in for another one."""
 BUDGET_S = 0.25
-"""That a tick spends on the twin, and the worker at a time between two ticks: a thousand hand-overs
-are to be decided in a second."""
+"""Seconds that a tick spends on the twin, and the worker at a time between two ticks: a tick with a
+thousand hand-overs must end within a second."""
 HISTORY_S = 21 * DAY_S
-"""Of submissions: days to come are cut out of the last seven, run times are learned from all."""
+"""Seconds of submissions that the twin reads: days to come are cut out of the last seven days, run
+times are learned from all."""
 
-_OVER = object()
+_END = object()
 
 Quantiles = NDArray[np.int32]
 
@@ -54,7 +55,7 @@ class TwinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TwinGroup:
-    """Hand-overs whose successors would wait alike, with the question that stands for all."""
+    """Hand-overs whose successors would wait alike, with the one question asked for all of them."""
 
     shape: Hashable
     """The successor's request."""
@@ -72,7 +73,7 @@ class TwinGroup:
     @property
     def part_s(self) -> int:
         """Return the time between two instants at which tables are asked, in seconds."""
-        return max(60, self.run_s // ASKED)
+        return max(60, self.run_s // QUESTIONS_PER_RUN)
 
 
 GroupKey = tuple[Hashable, int]
@@ -100,7 +101,7 @@ class PacedRound:
         """Do pieces for so many seconds, or until the round is over. A piece is done to its end."""
         until = self.clock() + seconds
         while self._pieces is not None and self.clock() < until:
-            if next(self._pieces, _OVER) is _OVER:
+            if next(self._pieces, _END) is _END:
                 self._pieces = None
 
 
@@ -109,7 +110,7 @@ class TwinCache:
     """The recent answers, and the round of questions that is under way."""
 
     budget_s: float = BUDGET_S
-    """Of a tick, seconds."""
+    """Seconds of work on the twin in a tick."""
     clock: Callable[[], float] = time.perf_counter
     round: PacedRound = field(init=False)
     _now: int = 0
@@ -122,43 +123,47 @@ class TwinCache:
     def get_answer(self, group: TwinGroup, now: int) -> TwinAnswer | None:
         """Return the last answer for the group, or for the nearest place in the queue; None if
         there is none, or if it is too old."""
-        places = range(-NEAR, NEAR + 1)
+        places = range(-NEAR_PLACES, NEAR_PLACES + 1)
         keys = [(group.shape, group.place + k) for k in sorted(places, key=abs)]
         answers = filter(None, map(self._answers.get, keys))
-        return next((a for a in answers if now - a.at < GOOD_FOR * group.part_s), None)
+        return next((a for a in answers if now - a.at < VALID_PARTS * group.part_s), None)
 
     def refresh_answers(self, groups: Sequence[TwinGroup], now: int, ask: TwinQuery) -> None:
         """Begin a round about the groups that are due, unless one is under way; and go on with the
         round for as long as a tick may. The group that has waited longest is asked about first."""
-        begun, self._now = self.clock(), now
-        due = [] if self.round.is_under_way else self._list_due(groups, now)
-        if due:
+        began_at, self._now = self.clock(), now
+        due_groups = [] if self.round.is_under_way else self._list_due(groups, now)
+        if due_groups:
             self._forget_answers(now)
-            self.round.begin(self._keep_answers(ask(due), [group.key for group in due], now))
-        self.round.go_on(self.budget_s - (self.clock() - begun))
+            self.round.begin(
+                self._keep_answers(ask(due_groups), [group.key for group in due_groups], now)
+            )
+        self.round.go_on(self.budget_s - (self.clock() - began_at))
 
     def _keep_answers(
-        self, work: Iterator[GroupAnswers | None], keys: Sequence[GroupKey], now: int
+        self, pieces: Iterator[GroupAnswers | None], keys: Sequence[GroupKey], now: int
     ) -> Iterator[None]:
-        """Do the work, and keep what it answers, until the queue that it began from is old. If the
-        work fails, the groups that have no answer yet have failed."""
-        left = dict.fromkeys(keys)
+        """Do the pieces and keep their answers, until the queue that the round began from is old.
+        If a piece fails, the groups without an answer have failed."""
+        unanswered = dict.fromkeys(keys)
         try:
-            for answers in work:
+            for answers in pieces:
                 for key, quantile_s in (answers or {}).items():
                     self._answers[key] = TwinAnswer(now, quantile_s)
-                    left.pop(key, None)
-                if answers and self._now - now >= ANEW_S:
+                    unanswered.pop(key, None)
+                if answers and self._now - now >= REFRESH_AFTER_S:
                     return
                 yield
         except Exception:
             _log.exception("the twin failed")
-            self._answers |= {key: TwinAnswer(now, None) for key in left}
+            self._answers |= {key: TwinAnswer(now, None) for key in unanswered}
 
     def _list_due(self, groups: Sequence[TwinGroup], now: int) -> list[TwinGroup]:
         ages_s = {group.key: self._compute_age_s(group, now) for group in groups}
-        due = [group for group in groups if ages_s[group.key] >= min(ANEW_S, group.part_s)]
-        return sorted(due, key=lambda group: -ages_s[group.key])
+        due_groups = [
+            group for group in groups if ages_s[group.key] >= min(REFRESH_AFTER_S, group.part_s)
+        ]
+        return sorted(due_groups, key=lambda group: -ages_s[group.key])
 
     def _compute_age_s(self, group: TwinGroup, now: int) -> float:
         answer = self._answers.get(group.key)

@@ -31,9 +31,9 @@ from mirage.twin.twin_features import LEVELS
 
 SHARE = 0.1
 """The share of a partition's nodes that probes of one future may need together."""
-_LOOKS = range(40, 100, 20)
-"""The numbers of futures after which the twin looks whether the decisions are settled."""
-_ERRORS = 2.0
+_CHECKED_COUNTS = range(40, 100, 20)
+"""The numbers of futures after which the twin checks whether the decisions are settled."""
+_STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TwinForecast:
         return np.array([round(self.compute_quantile(level)) for level in LEVELS], dtype=np.int32)
 
     def to_forecast(self) -> Forecast:
-        """Return the three quantiles that decisions are shown with."""
+        """Return the three quantiles that a decision shows, in seconds."""
         p10, p50, p90 = (self.compute_quantile(q) for q in (0.1, 0.5, 0.9))
         return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(self.wait_s))
 
@@ -73,13 +73,15 @@ class Probe:
     def is_settled(self, wait_s: Ints) -> bool:
         """Return whether more samples would hardly move a decision: P(late) is on its side of the
         turn by two standard errors (Wilson's interval)."""
-        left_s, turns = np.array(list(self.stakes), dtype=np.float64).reshape(-1, 2).T
+        left_s, turning_points = np.array(list(self.stakes), dtype=np.float64).reshape(-1, 2).T
         count = len(wait_s)
-        late = (count - np.searchsorted(np.sort(wait_s), left_s, side="right")) / count
-        centre = (late * count + _ERRORS**2 / 2) / (count + _ERRORS**2)
-        spread = np.sqrt(late * (1.0 - late) * count + _ERRORS**2 / 4) / (count + _ERRORS**2)
-        off = np.abs(centre - turns) > _ERRORS * spread
-        return bool(len(off)) and bool(off.all())
+        late_share = (count - np.searchsorted(np.sort(wait_s), left_s, side="right")) / count
+        centre = (late_share * count + _STANDARD_ERRORS**2 / 2) / (count + _STANDARD_ERRORS**2)
+        spread = np.sqrt(late_share * (1.0 - late_share) * count + _STANDARD_ERRORS**2 / 4) / (
+            count + _STANDARD_ERRORS**2
+        )
+        is_clear = np.abs(centre - turning_points) > _STANDARD_ERRORS * spread
+        return bool(len(is_clear)) and bool(is_clear.all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class Twin:
     samples: int = 100
     """The most futures. Fewer are simulated if they settle every decision (`Probe.stakes`)."""
     horizon_s: int = 7 * DAY_S
-    how: Resampling = field(default_factory=Resampling)
+    resampling: Resampling = field(default_factory=Resampling)
 
     def forecast_from_simulator(
         self, simulator: Simulator, link: HandoverInput, history: SubmissionHistory, *, seed: int
@@ -105,26 +107,32 @@ class Twin:
         return self._forecast_one(simulator, Probe(link=link), history, seed)
 
     def forecast_from_queue(
-        self, look: SnapshotObserver, link: HandoverInput, history: SubmissionHistory, *, seed: int
+        self,
+        observer: SnapshotObserver,
+        link: HandoverInput,
+        history: SubmissionHistory,
+        *,
+        seed: int,
     ) -> TwinForecast:
         """Forecast from a live queue, by the simulator made for all links of an instant."""
-        return self._forecast_one(look.stood, build_probe(look, link), history, seed)
+        return self._forecast_one(observer.simulator, build_probe(observer, link), history, seed)
 
     def _forecast_one(
         self, simulator: Simulator, probe: Probe, history: SubmissionHistory, seed: int
     ) -> TwinForecast:
         predecessors = {(probe.link.user, probe.link.predecessor_start)}
         futures = Futures(self, simulator, history, predecessors, seed=seed)
-        [told] = futures.simulate_waits([probe])
-        return told
+        [forecast] = futures.simulate_waits([probe])
+        return forecast
 
 
 def build_probe(
-    look: SnapshotObserver, link: HandoverInput, stakes: Collection[tuple[int, float]] = ()
+    observer: SnapshotObserver, link: HandoverInput, stakes: Collection[tuple[int, float]] = ()
 ) -> Probe:
     """Build the question about a successor in a live queue."""
-    # A stand-in knows no fair share of users without waiting jobs (features/standin).
-    return Probe(link=link, priority=look.build_view(link).priority, stakes=stakes)
+    # A simulator built from a queue knows no fair share of users without waiting jobs
+    # (simulator/from_queue.py).
+    return Probe(link=link, priority=observer.build_view(link).priority, stakes=stakes)
 
 
 class Futures:
@@ -142,10 +150,10 @@ class Futures:
         """`predecessors`: user and start of the running links with a successor, which run on until
         their limits. `simulator` is left as it is. The same seed gives the same futures."""
         self._twin, self._seed = twin, seed
-        recent = RecentSubmissions(history, simulator.now, twin.how)
+        recent = RecentSubmissions(history, simulator.now, twin.resampling)
         self._present = Present(simulator, recent.kinds)
         self._sampler = FutureSampler(
-            self._present, recent, history.run_times, predecessors, twin.how
+            self._present, recent, history.run_times, predecessors, twin.resampling
         )
 
     @property
@@ -177,7 +185,7 @@ class Futures:
         counts = np.full(len(probes), self._twin.samples)
         unsettled = list(range(len(probes)))
         for count in range(self._twin.samples):
-            if count in _LOOKS:
+            if count in _CHECKED_COUNTS:
                 counts[unsettled] = count
                 unsettled = [i for i in unsettled if not probes[i].is_settled(waits[:count, i])]
                 counts[unsettled] = self._twin.samples
@@ -203,14 +211,16 @@ class Futures:
         return answers
 
     def _simulate_future(
-        self, present: Present, future: SampledFuture, awaited: Sequence[int]
+        self, present: Present, future: SampledFuture, awaited_probes: Sequence[int]
     ) -> Piecework[list[int]]:
         """Return the waits of the awaited probes, in seconds. Nearly all start on the first day, so
         the rest is simulated only for those that do not."""
         horizon_s, now = self._twin.horizon_s, present.now
-        ends = (now + min(DAY_S, horizon_s), now + horizon_s)
+        span_ends = (now + min(DAY_S, horizon_s), now + horizon_s)
         starts = yield from present.simulate_starts(
-            future.run_s, ((until, future.draw_arrivals(until)) for until in ends), awaited
+            future.run_s,
+            ((until, future.draw_arrivals(until)) for until in span_ends),
+            awaited_probes,
         )
         return [horizon_s if start is None else start - now for start in starts]
 
@@ -222,14 +232,17 @@ def group_probes(probes: Sequence[Probe], params: Params, share: float = SHARE) 
     alone.
     """
     groups: list[list[int]] = []
-    room: list[float] = []
+    free_shares: list[float] = []
     for i, probe in enumerate(probes):
         partition = params.partitions[get_partition_number(params, probe.link.partition)]
-        need = probe.link.nodes / (len(partition.nodes) or params.nodes)
-        k = next((k for k, left in enumerate(room) if need <= left), len(room))
-        if k == len(room):
+        needed_share = probe.link.nodes / (len(partition.nodes) or params.nodes)
+        group = next(
+            (group for group, free_share in enumerate(free_shares) if needed_share <= free_share),
+            len(free_shares),
+        )
+        if group == len(free_shares):
             groups.append([])
-            room.append(share)
-        groups[k].append(i)
-        room[k] -= need
+            free_shares.append(share)
+        groups[group].append(i)
+        free_shares[group] -= needed_share
     return groups

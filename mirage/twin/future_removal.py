@@ -60,7 +60,7 @@ from mirage.twin.piecework import Piecework
 
 _PROBE_RUNS_S = 1
 _PIECE_S = 6 * HOUR_S
-"""Of a simulated future, between two pieces: a tenth of a second on a cluster of thousands of
+"""Simulated seconds of one piece: a tenth of a second of work on a cluster of thousands of
 jobs."""
 
 
@@ -98,8 +98,8 @@ class Present:
         self._base = simulator.fork()
         self._probes: list[int] = []
         """The slots of the probes, which keep their records until they start."""
-        self._used: Simulator | None = None
-        """The last future, whose memory the next one takes."""
+        self._spent_future: Simulator | None = None
+        """The last simulated future, whose memory the next one takes."""
         arena = self._base.arena
         self._images = arena.build_records(kinds)
         self._arrays = self._images[:, layout.ARRAY].copy()
@@ -124,10 +124,10 @@ class Present:
 
     def fork(self) -> "Present":
         """Return the same present, to which other probes may be added."""
-        twin = object.__new__(Present)
-        twin.__dict__ = {**self.__dict__, "_base": self._base.fork(), "_used": None}
-        twin._probes = list(self._probes)
-        return twin
+        copy = object.__new__(Present)
+        copy.__dict__ = {**self.__dict__, "_base": self._base.fork(), "_spent_future": None}
+        copy._probes = list(self._probes)
+        return copy
 
     def add_probe(self, job: SimJob, priority: int | None = None) -> None:
         """Submit a job as a probe, which is eligible now (`turn_into_probe`)."""
@@ -154,36 +154,39 @@ class Present:
         self,
         run_s: Ints,
         spans: Iterable[tuple[int, Arrivals]],
-        awaited: Sequence[int] | None = None,
+        awaited_probes: Sequence[int] | None = None,
     ) -> Piecework[list[int | None]]:
         """Simulate one future. Return the starts of the awaited probes, epoch seconds; None: not
         started by the end of the last span.
 
         In this future live jobs run for `run_s` seconds in all (int64[slots]). `spans`: an instant,
         and all arrivals up to it. The next span is asked for only if an awaited probe has not
-        started. `awaited`: numbers of probes, in the order in which they were added; None: all.
+        started. `awaited_probes`: numbers of probes, in the order in which they were added; None:
+        all.
         """
-        twin = self._used = self._base.fork(reusable=self._used)
-        twin.arena.state[layout.CURSOR] = 0
-        while short := int(check_instant_room(twin.arena.state, twin.arena.site)):
-            twin.arena.make_room(short)
-        live = twin.arena.get_live_records()
-        slots = self._probes if awaited is None else [self._probes[i] for i in awaited]
+        future = self._spent_future = self._base.fork(reusable=self._spent_future)
+        future.arena.state[layout.CURSOR] = 0
+        while lacking := int(check_instant_room(future.arena.state, future.arena.site)):
+            future.arena.make_room(lacking)
+        live = future.arena.get_live_records()
+        slots = (
+            self._probes if awaited_probes is None else [self._probes[i] for i in awaited_probes]
+        )
         ids = live[slots, ID].tolist()
-        write_run_times(twin.arena.state, twin.arena.site, run_s)
+        write_run_times(future.arena.state, future.arena.site, run_s)
         live[self._probes, RUN] = _PROBE_RUNS_S
         starts: list[int | None] = [None] * len(ids)
         for until, arrivals in spans:
-            twin.workload = twin.workload.with_feed(self._build_feed(arrivals))
+            future.workload = future.workload.with_feed(self._build_feed(arrivals))
             # The rows of the feed come first: the simulator numbers arrivals so.
             rows = len(arrivals.at) + np.arange(len(ids))
             size = (len(arrivals.at) + len(ids), 3)
-            results = twin.arena.results = np.full(size, NONE, dtype=np.int64)
+            results = future.arena.results = np.full(size, NONE, dtype=np.int64)
             waiting = [i for i, start in enumerate(starts) if start is None]
-            twin.arena.get_live_records()[[slots[i] for i in waiting], ROW] = rows[waiting]
+            future.arena.get_live_records()[[slots[i] for i in waiting], ROW] = rows[waiting]
             for i in waiting:
-                while results[rows[i], 0] == NONE and twin.now < until:
-                    twin.run_until_started(ids[i], min(until, twin.now + _PIECE_S))
+                while results[rows[i], 0] == NONE and future.now < until:
+                    future.run_until_started(ids[i], min(until, future.now + _PIECE_S))
                     yield
             for i in waiting:
                 if results[rows[i], 0] != NONE:
@@ -191,11 +194,11 @@ class Present:
             if None not in starts:
                 break
         # Later futures start with the room that this one needed.
-        self._base.arena.expand_to_match(twin.arena)
+        self._base.arena.expand_to_match(future.arena)
         return starts
 
     def _build_feed(self, arrivals: Arrivals) -> Ints:
-        own: dict[int, Any] = {
+        columns: dict[int, Any] = {
             ID: self._base.next_id + np.arange(len(arrivals.at)),
             layout.SUBMIT: arrivals.at,
             RUN: arrivals.run_s,
@@ -207,7 +210,7 @@ class Present:
         feed = np.empty((len(arrivals.at), 1 + len(OWN_FIELDS)), dtype=np.int64)
         feed[:, layout.FEED_IMAGE] = arrivals.kind
         for i, field in enumerate(OWN_FIELDS):
-            feed[:, 1 + i] = own[field]
+            feed[:, 1 + i] = columns[field]
         return feed
 
 
@@ -220,7 +223,7 @@ def _replace_images(site: Ints, images: Ints) -> Ints:
 
 @kernel
 def detach_dependents(state: Ints, _site: Ints, slot: int) -> None:
-    """Nothing that this job does meets a dependency of another job any more."""
+    """Cut the edges from this job: nothing that it does meets a dependency any more."""
     edges = section(state, EDGE)
     for k in range(state[EDGES]):
         if edges[k * EDGE_COLUMNS + 1] == slot:
@@ -229,9 +232,9 @@ def detach_dependents(state: Ints, _site: Ints, slot: int) -> None:
 
 @kernel
 def forget_future(state: Ints, site: Ints) -> None:
-    """Take the future out: its events, and in every live record how and when the job ends."""
+    """Remove future events, and from every live record how and when the job ends."""
     live = section(state, LIVE)
-    times, ranks, whats = (
+    times, ranks, subjects = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),
         section(state, HEAP_WHAT),
@@ -240,12 +243,12 @@ def forget_future(state: Ints, site: Ints) -> None:
     state[EVENTS] = 0
     for i in range(events):
         # A push moves nothing that has not been read yet.
-        at, rank, what = times[i], ranks[i], whats[i]
+        at, rank, subject = times[i], ranks[i], subjects[i]
         kind = rank >> RANK_SHIFT
-        if kind == AT_BEGIN or (kind == AT_NODE and what == NONE):
-            push_event(state, at, rank, what)
-        elif kind == AT_ARRIVAL and live[what * RECORD + PHASE] == PHASE_COMING:
-            free_slot(state, what)
+        if kind == AT_BEGIN or (kind == AT_NODE and subject == NONE):
+            push_event(state, at, rank, subject)
+        elif kind == AT_ARRIVAL and live[subject * RECORD + PHASE] == PHASE_COMING:
+            free_slot(state, subject)
     for at in range(0, live.size, RECORD):
         if live[at + PHASE] != PHASE_FREE:
             live[at + FAILS], live[at + CANCEL], live[at + ROW] = 0, NONE, NONE
@@ -254,7 +257,7 @@ def forget_future(state: Ints, site: Ints) -> None:
 
 @kernel
 def write_run_times(state: Ints, site: Ints, run_s: Ints) -> None:
-    """Every live job runs for `run_s[slot]` seconds in all, a running one beyond now."""
+    """Let every live job run for `run_s[slot]` seconds in all, a running job until after now."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     for slot in range(live.size // RECORD):
         if live[slot * RECORD + PHASE] != PHASE_FREE and slot < run_s.size:

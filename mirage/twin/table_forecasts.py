@@ -1,8 +1,8 @@
 """The twin's forecasts for the hand-overs of a table, in a file beside it: E.npz, E.twin.npz.
 
 They are no part of the table, since they take ten times as long to make. The twin is asked at most
-`ASKED` times in a predecessor's run how long its successor would wait. Between two questions the
-last answer holds, as in the service.
+`QUESTIONS_PER_RUN` times in a predecessor's run how long its successor would wait. Between two
+questions the last answer holds, as in the service.
 """
 
 import os
@@ -20,7 +20,8 @@ from mirage.errors import InputError
 from mirage.twin.twin_features import LEVELS
 
 FORMAT = "mirage-twins/1"
-ASKED = 48
+QUESTIONS_PER_RUN = 48
+"""The most questions to the twin in the run of one predecessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class TwinForecasts:
     def get_forecasts(self, instants: Ints) -> NDArray[np.int32]:
         """Return the forecasts [E, len(instants), 19] of all hand-overs; at the run's end the
         last answer."""
-        asked = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
-        answers: NDArray[np.int32] = self.quantile_s[:, asked]
+        questions = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
+        answers: NDArray[np.int32] = self.quantile_s[:, questions]
         return answers
 
     def save(self, path: Path) -> None:
@@ -92,8 +93,8 @@ class TwinForecasts:
         return twins
 
 
-def _check_format(path: Path, said: str) -> None:
-    if said != FORMAT:
+def _check_format(path: Path, file_format: str) -> None:
+    if file_format != FORMAT:
         raise InputError(f"{path} has another format than {FORMAT}: delete it")
 
 
@@ -105,7 +106,7 @@ def get_twin_path(table: Path) -> Path:
 def compute_question_step(instants: int) -> int:
     """Compute the number of instants between two questions, for a run of so many instants (its
     end not counted)."""
-    return max(1, -(-instants // ASKED))
+    return max(1, -(-instants // QUESTIONS_PER_RUN))
 
 
 def join_forecasts(parts: Sequence[TwinForecasts]) -> TwinForecasts:

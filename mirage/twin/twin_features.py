@@ -15,19 +15,20 @@ from mirage.domain.time_units import HOUR_S
 LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
 """The levels of the quantiles of the wait that are kept: 5 % to 95 %."""
 
-_SHOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
-_AGAINST = (0.5, 0.8)
+_WAIT_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+_LATENESS_LEVELS = (0.5, 0.8)
 
 FEATURE_NAMES = (
-    *(f"twin_wait_p{round(100 * q)}" for q in _SHOWN),
-    *(f"twin_late_p{round(100 * q)}" for q in _AGAINST),
+    *(f"twin_wait_p{round(100 * q)}" for q in _WAIT_LEVELS),
+    *(f"twin_late_p{round(100 * q)}" for q in _LATENESS_LEVELS),
     "twin_late",
 )
 """`twin_wait_p50`: log(1 + hours). `twin_late_p50`: how much later than its predecessor's end the
 successor would start, signed log(1 + hours). `twin_late`: P(late)."""
 
 FINGERPRINT = hashlib.sha256("\n".join(("1", *FEATURE_NAMES)).encode()).hexdigest()
-"""Counts up its first line when a number is computed otherwise under the same name."""
+"""The hash of the names and of a version. Increase the version ("1") when a number is computed in a
+new way under its old name."""
 
 
 def compute_late_probability(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
@@ -42,8 +43,12 @@ def compute_twin_features(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDA
     time left, in seconds."""
     wait_h = np.asarray(quantile_s, dtype=np.float64) / HOUR_S
     left_h = np.asarray(left_s, dtype=np.float64)[..., None] / HOUR_S
-    shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])
-    after_h = wait_h[..., [LEVELS.index(q) for q in _AGAINST]] - left_h
-    signed = np.sign(after_h) * np.log1p(np.abs(after_h))
-    columns = (shown, signed, compute_late_probability(quantile_s, left_s)[..., None])
+    scaled_waits = np.log1p(wait_h[..., [LEVELS.index(q) for q in _WAIT_LEVELS]])
+    lateness_h = wait_h[..., [LEVELS.index(q) for q in _LATENESS_LEVELS]] - left_h
+    scaled_lateness = np.sign(lateness_h) * np.log1p(np.abs(lateness_h))
+    columns = (
+        scaled_waits,
+        scaled_lateness,
+        compute_late_probability(quantile_s, left_s)[..., None],
+    )
     return np.concatenate(columns, axis=-1).astype(np.float32)

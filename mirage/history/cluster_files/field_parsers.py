@@ -205,35 +205,35 @@ def build_node_list_parser(total: int, names: Sequence[str] = ()) -> FieldParser
 
     The parser takes a list of numbers, a text of numbers (`0-3,7`), or a host list of `names`.
     """
-    number_of = {host: number for number, host in enumerate(names)}
+    numbers_by_name = {host: number for number, host in enumerate(names)}
 
     def parse_node_list(value: Any) -> tuple[int, ...]:
         if value == "ALL":
             return ()
-        numbers = _parse_node_numbers(value, number_of)
+        numbers = _parse_node_numbers(value, numbers_by_name)
         if not numbers:
             raise ValueError('must be node numbers such as "0-3,7", a host list, or "ALL"')
-        beyond = [n for n in numbers if total and n >= total]
-        if beyond:
-            raise ValueError(f"there is no node {beyond[0]}: the nodes are 0 to {total - 1}")
+        too_large = [n for n in numbers if total and n >= total]
+        if too_large:
+            raise ValueError(f"there is no node {too_large[0]}: the nodes are 0 to {total - 1}")
         return tuple(sorted(set(numbers)))
 
     return parse_node_list
 
 
-def _parse_node_numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
+def _parse_node_numbers(value: Any, numbers_by_name: Mapping[str, int]) -> list[int]:
     if isinstance(value, list):
         return [int(build_count_parser(0)(n)) for n in value]
     text = parse_text(value)
     if _NUMBERS.fullmatch(text):
         return [int(n) for n in expand_hostlist(f"[{text}]")]
     hosts = expand_hostlist(text)
-    unknown = [host for host in hosts if host not in number_of]
-    if unknown and not number_of:
+    unknown = [host for host in hosts if host not in numbers_by_name]
+    if unknown and not numbers_by_name:
         raise ValueError("host names are known only if [cluster] node_names is set")
     if unknown:
         raise ValueError(f"[cluster] node_names does not name {', '.join(unknown[:3])}")
-    return [number_of[host] for host in hosts]
+    return [numbers_by_name[host] for host in hosts]
 
 
 def parse_host_names(value: Any) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from mirage.domain.job import JobId
 
 TRUSTED_S = 3600
 """Pushes work if the last one came within this many seconds, and none was missed in them."""
-ON_ITS_WAY_S = 30
+MISSED_AFTER_S = 30
 """Seconds after a job's end after which its push counts as missed: slurmctld may be busy."""
 LOOK_SOON_S = 10
 """The least seconds between two looks at the queue, however many links end."""
@@ -79,6 +79,6 @@ def check_missed_pushes(
 
 def _has_missed_push(tx: Transaction, cluster_id: int, link: Link, now: int) -> bool:
     has_ended = link.state is LinkState.ENDED and link.end is not None
-    if not has_ended or link.start is None or now - (link.end or now) < ON_ITS_WAY_S:
+    if not has_ended or link.start is None or now - (link.end or now) < MISSED_AFTER_S:
         return False
     return not push_times.has_push(tx, cluster_id, JobId(link.job_id), link.start)

@@ -22,7 +22,7 @@ in the history."""
 WINDOW_TRIES = 5
 """Tries after which a window is skipped if its answer cannot be parsed. A window without an answer
 is never skipped."""
-_LOOK_AGAIN_S = 3600
+_ASK_AGAIN_S = 3600
 """Seconds until a site without accounting is asked again, since it may get accounting."""
 
 
@@ -64,7 +64,7 @@ class HistoryReader:
                     if not self._skip_window(window, now, str(error)):
                         return
         except AccountingOff as error:
-            self._paused_until = now + _LOOK_AGAIN_S
+            self._paused_until = now + _ASK_AGAIN_S
             _log.warning("no accounting: history comes from the queue alone", error=str(error))
         except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))

@@ -65,9 +65,9 @@ def _sum_partition(
 
 def _count_commonest(words: Iterable[str]) -> dict[str, int]:
     ordered = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
-    counts, rest = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
-    if rest:
-        counts[OTHERS] = counts.get(OTHERS, 0) + sum(jobs for _, jobs in rest)
+    counts, remaining = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
+    if remaining:
+        counts[OTHERS] = counts.get(OTHERS, 0) + sum(jobs for _, jobs in remaining)
     return counts
 
 

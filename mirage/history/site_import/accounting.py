@@ -40,11 +40,11 @@ def convert_qos(
 
 
 def _convert_one_qos(record: QosRecord, notes: list[str], *, with_limits: bool) -> Qos:
-    others = dict(record.others)
+    other_settings = dict(record.others)
     if unknown := sorted(record.flags - {_OVERRIDES_FLAG}):
-        others["Flags"] = ",".join(unknown)
-    if others:
-        settings = ", ".join(f"{key}={value}" for key, value in others.items())
+        other_settings["Flags"] = ",".join(unknown)
+    if other_settings:
+        settings = ", ".join(f"{key}={value}" for key, value in other_settings.items())
         notes.append(
             SiteNote(f"Not simulated of QOS {record.name}: {settings}.", match_qos(record.name))
         )
@@ -131,5 +131,7 @@ def convert_shares(
 
 def _format_some(names: Sequence[str] | set[str]) -> str:
     ordered = sorted(names)
-    more = len(ordered) - _MOST_NAMES
-    return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    unnamed_count = len(ordered) - _MOST_NAMES
+    return ", ".join(ordered[:_MOST_NAMES]) + (
+        f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    )

@@ -7,16 +7,18 @@ _MOST_NAMES = 8
 
 
 def map_node_numbers(
-    names: Sequence[str], number_of: Mapping[str, int], owner: str, notes: list[str]
+    names: Sequence[str], numbers_by_name: Mapping[str, int], owner: str, notes: list[str]
 ) -> tuple[int, ...]:
     """Return numbers, ascending, each once. Nodes that scontrol does not show are left out, with a
     note."""
-    unknown = [name for name in names if name not in number_of]
+    unknown = [name for name in names if name not in numbers_by_name]
     if unknown:
         notes.append(f"Nodes of {owner} that scontrol does not show: {format_some(unknown)}.")
-    return tuple(sorted({number_of[name] for name in names if name in number_of}))
+    return tuple(sorted({numbers_by_name[name] for name in names if name in numbers_by_name}))
 
 
 def format_some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    unnamed_count = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (
+        f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    )

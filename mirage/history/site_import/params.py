@@ -48,8 +48,8 @@ def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSi
     ]
     config = scontrol.parse_config(answers.texts[slurm_answers.CONFIG])
     nodes = scontrol_show.parse_nodes(answers.texts[slurm_answers.NODES])
-    number_of = {node.name: number for number, node in enumerate(nodes)}
-    if len(number_of) < len(nodes):
+    numbers_by_name = {node.name: number for number, node in enumerate(nodes)}
+    if len(numbers_by_name) < len(nodes):
         raise MalformedText("scontrol's show node names a node twice")
     fields, scheduler_notes = convert_scheduler(config)
     notes += scheduler_notes
@@ -59,7 +59,7 @@ def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSi
     if not is_memory_counted(config):
         notes.append("Memory is not counted, as SelectTypeParameters does not name it.")
     partitions = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
-    fields["partitions"] = _convert_partitions(partitions, number_of, notes)
+    fields["partitions"] = _convert_partitions(partitions, numbers_by_name, notes)
     reservations = _parse_reservations(answers, notes)
     fields["reservations"] = convert_reservations(reservations, nodes, partitions, zone, notes)
     with_limits = has_enforced_limits(config)
@@ -68,7 +68,7 @@ def convert_site(answers: SiteAnswers, zone: tzinfo | None = None) -> ImportedSi
         answers, cluster, notes, with_limits=with_limits
     )
     params = Params(name=_make_name(cluster, notes), nodes=len(nodes), **fields)
-    return ImportedSite(params=params, node_names=tuple(number_of), notes=tuple(notes))
+    return ImportedSite(params=params, node_names=tuple(numbers_by_name), notes=tuple(notes))
 
 
 _CONSEQUENCES = {
@@ -93,9 +93,9 @@ def _convert_nodes(
     kinds = [(n.cpus, n.memory_mib if with_memory else 0, n.gpus) for n in nodes]
     cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
-    out = [f"{n.name} {n.state}" for n in nodes if n.is_out_of_service]
-    if out:
-        notes.append(f"Out at the import, and up in this file: {format_some(out)}.")
+    out_of_service = [f"{n.name} {n.state}" for n in nodes if n.is_out_of_service]
+    if out_of_service:
+        notes.append(f"Out at the import, and up in this file: {format_some(out_of_service)}.")
     if any(n.features for n in nodes):
         features = sorted({f for n in nodes for f in n.features.split(",") if f})
         notes.append(f"Not simulated: features of nodes ({format_some(features)}).")
@@ -115,13 +115,13 @@ def _convert_nodes(
 
 
 def _convert_partitions(
-    records: Sequence[PartitionRecord], number_of: dict[str, int], notes: list[str]
+    records: Sequence[PartitionRecord], numbers_by_name: dict[str, int], notes: list[str]
 ) -> tuple[Partition, ...]:
     if not any(p.default for p in records):
         notes.append(f"No partition is the default one: here {records[0].name}.")
     partitions = []
     for record in sorted(records, key=lambda p: not p.default):
-        numbers = map_node_numbers(record.nodes, number_of, f"partition {record.name}", notes)
+        numbers = map_node_numbers(record.nodes, numbers_by_name, f"partition {record.name}", notes)
         if not numbers:
             notes.append(f"Partition {record.name} has no nodes: left out.")
             continue
@@ -129,7 +129,7 @@ def _convert_partitions(
         partitions.append(
             Partition(
                 name=record.name,
-                nodes=() if len(numbers) == len(number_of) else numbers,
+                nodes=() if len(numbers) == len(numbers_by_name) else numbers,
                 priority_tier=record.priority_tier,
                 priority_job_factor=record.priority_job_factor,
                 max_time_s=record.max_time_s,

@@ -24,10 +24,12 @@ def convert_reservations(
     notes: list[str],
 ) -> tuple[Reservation, ...]:
     """Return the reservations that can be simulated. `notes` gets a sentence on each other one."""
-    number_of = {node.name: number for number, node in enumerate(nodes)}
+    numbers_by_name = {node.name: number for number, node in enumerate(nodes)}
     reservations = []
     for record in records:
-        numbers = map_node_numbers(record.nodes, number_of, f"reservation {record.name}", notes)
+        numbers = map_node_numbers(
+            record.nodes, numbers_by_name, f"reservation {record.name}", notes
+        )
         start, end = _parse_instant(record.start, zone), _parse_instant(record.end, zone)
         if start is None or end is None or end <= start or not numbers:
             notes.append(

@@ -184,9 +184,11 @@ def _convert_parameters(config: Mapping[str, str], notes: list[str]) -> ParamFie
             "bf_continue is not set: Slurm gives up a backfill pass that it yielded in, the "
             "simulator never; where passes are long, it plans more than Slurm does."
         )
-    others = [key if not value else f"{key}={value}" for key, value in values.items() if key]
-    if others:
-        notes.append(f"Not simulated: SchedulerParameters {', '.join(others)}.")
+    other_settings = [
+        key if not value else f"{key}={value}" for key, value in values.items() if key
+    ]
+    if other_settings:
+        notes.append(f"Not simulated: SchedulerParameters {', '.join(other_settings)}.")
     kind = config.get("SchedulerType", "sched/backfill")
     if kind == "sched/builtin":
         fields["bf_interval_s"] = OFF
@@ -228,7 +230,7 @@ def _parse_whole_number(config: Mapping[str, str], key: str, notes: list[str]) -
 
 
 def _parse_seconds(text: str) -> int:
-    """Return seconds; 0: not given, or for ever."""
+    """Return seconds; 0: the text is missing, cannot be parsed, or is no limit."""
     try:
         seconds = parse_time_limit(text)
     except MalformedText:

@@ -121,9 +121,9 @@ def _count_busiest_nodes(jobs: Sequence[Job]) -> int:
     """Return the most nodes that the jobs had at once, if no two jobs share a node."""
     spans = np.array(list(_iter_spans(jobs)), np.int64).reshape(-1, 3)
     start, end, nodes = spans.T
-    at, step = np.concatenate([end, start]), np.concatenate([-nodes, nodes])
+    instants, changes = np.concatenate([end, start]), np.concatenate([-nodes, nodes])
     # At one instant ends come first: np.lexsort sorts by its last key, then by the one before.
-    return int(np.cumsum(step[np.lexsort((step, at))]).max(initial=0))
+    return int(np.cumsum(changes[np.lexsort((changes, instants))]).max(initial=0))
 
 
 def _iter_spans(jobs: Sequence[Job]) -> Iterator[tuple[int, int, int]]:

@@ -37,13 +37,13 @@ def scale_load(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
     import numpy as np  # noqa: PLC0415 - a tenth of a second; a Tab needs MOST alone
 
     rng = np.random.default_rng(_SEED)
-    keeps = rng.random(len(jobs)) < load
-    scaled = [job for job, chosen in zip(jobs, keeps, strict=True) if chosen]
+    keep_mask = rng.random(len(jobs)) < load
+    scaled = [job for job, is_chosen in zip(jobs, keep_mask, strict=True) if is_chosen]
     next_id = 1 + max(job.job_id for job in jobs)
     for round_ in range(1, ceil(load)):
-        repeats = rng.random(len(jobs)) < load - round_
+        repeat_mask = rng.random(len(jobs)) < load - round_
         copies = _iter_copies(
-            [job for job, chosen in zip(jobs, repeats, strict=True) if chosen], jobs, rng
+            [job for job, is_chosen in zip(jobs, repeat_mask, strict=True) if is_chosen], jobs, rng
         )
         for job in copies:
             scaled.append(replace(job, job_id=next_id))

@@ -97,12 +97,12 @@ def load_replay(
     is refused. `timezone` is as in `open_trace`. Raises InputError.
     """
     with open_trace(path, timezone=timezone, cluster=cluster) as trace:
-        rows, repeated = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
+        rows, repeat_count = _dedupe_jobs(job for batch in trace.iter_batches() for job in batch)
         check_cluster(path, trace, cluster)
         tally = trace.tally
         suspect = list_suspect_rows(path) if trace.format is TraceFormat.PARQUET else set()
     faults = _FaultRecorder(
-        refused=Counter(tally.refused) + Counter({DUPLICATE: repeated}),
+        refused=Counter(tally.refused) + Counter({DUPLICATE: repeat_count}),
         assumed=Counter(tally.assumed),
         rows_by_reason={reason: [number] for reason, number in tally.first.items()},
     )
@@ -175,7 +175,7 @@ def _is_still_running(job: Job) -> bool:
     return job.state.is_running and job.start is not None and job.end is None
 
 
-def recompute_cancelled_runs(logged: Replay, params: Params) -> Replay:
+def recompute_cancelled_runs(replay: Replay, params: Params) -> Replay:
     """Return the same log for a cluster that differs only in `cancelled_jobs_run`."""
     jobs = [
         job
@@ -184,9 +184,9 @@ def recompute_cancelled_runs(logged: Replay, params: Params) -> Replay:
             job,
             run_s=_compute_cancelled_run_s(params, job.cancel_at - job.submit, job.time_limit_s),
         )
-        for job in logged.workload.jobs
+        for job in replay.workload.jobs
     ]
-    return replace(logged, workload=Workload.from_jobs(params, jobs))
+    return replace(replay, workload=Workload.from_jobs(params, jobs))
 
 
 @dataclass(slots=True)

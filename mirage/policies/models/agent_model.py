@@ -71,7 +71,7 @@ class AgentModel:
         )
 
     def _build_inputs(self, view: PolicyView) -> dict[str, NDArray[np.float32]] | str:
-        row = model_input.build_input_row(view, twin=self._with_twin)
+        row = model_input.build_input_row(view, with_twin=self._with_twin)
         if isinstance(row, str):
             return row
         now = row[None, :].astype(np.float32)

@@ -62,9 +62,9 @@ class TrainingRange:
         if not np.isfinite(observation).all():
             return "the observation holds numbers that are not finite"
         observation = self.clamp_to_learned(observation)
-        beyond = np.maximum(self.low - observation, observation - self.high)
-        worst = int(beyond.argmax())
-        if beyond[worst] > STRANGE_BY:
+        distance = np.maximum(self.low - observation, observation - self.high)
+        worst = int(distance.argmax())
+        if distance[worst] > STRANGE_BY:
             return f"{spec.FEATURE_NAMES[worst]} is far from all that the model has learned from"
         return None
 
@@ -96,7 +96,7 @@ class Artefact:
             )
         )
         self.scope = Scope.from_card(card)
-        self.judged = card_results.parse_card(card)
+        self.card_results = card_results.parse_card(card)
         kind = AgentModel if ADVANTAGE in card else TreeModel
         self.model: Model = kind(card, open_session(graph))
 

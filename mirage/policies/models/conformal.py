@@ -47,10 +47,10 @@ class QuantileShifts:
 
         residuals [E, D, Q], start points and nodes [E].
         """
-        sizes, count = np.unique(nodes, return_counts=True)
-        known_sizes = sizes[count >= FEWEST].tolist()
+        sizes, counts = np.unique(nodes, return_counts=True)
+        common_sizes = sizes[counts >= FEWEST].tolist()
         by_nodes = {
-            n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in known_sizes
+            n: compute_shift(residuals[nodes == n], start_point[nodes == n]) for n in common_sizes
         }
         return cls(compute_shift(residuals, start_point), by_nodes)
 

@@ -22,11 +22,11 @@ def has_twin_inputs(card: Mapping[str, Any]) -> bool:
     return twin is not None
 
 
-def build_input_row(view: PolicyView, *, twin: bool) -> Observations | str:
+def build_input_row(view: PolicyView, *, with_twin: bool) -> Observations | str:
     """Return the input row [F] of a graph, or the reason why there is none."""
     if view.observation is None:
         return "there is no observation"
-    if not twin:
+    if not with_twin:
         return view.observation
     if view.twin_s is None:
         return NOT_ASKED

@@ -31,18 +31,18 @@ class ModelPolicy(SimplePolicy):
         )
 
     def decide(self, view: PolicyView) -> Decision:
-        unfit = self.explain_unfit(view)
-        if unfit is not None:
-            return decide_without_model(view, self.name, unfit)
+        obstacle = self.explain_unfit(view)
+        if obstacle is not None:
+            return decide_without_model(view, self.name, obstacle)
         decision = self.artefact.model.decide_handover(self._clamp_view(view), self.name)
         if isinstance(decision, str):
             return decide_without_model(view, self.name, decision)
         return decision
 
     def explain_unfit(self, view: PolicyView) -> str | None:
-        outside = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)
-        if outside is not None:
-            return outside
+        obstacle = self.artefact.scope.explain_outside(view.nodes, view.time_limit_s)
+        if obstacle is not None:
+            return obstacle
         if view.observation is None:
             return view.why_unobserved
         if self.needs.twin and view.twin_s is None:

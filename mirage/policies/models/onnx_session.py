@@ -27,13 +27,13 @@ def open_session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def check_signature(session: Any, takes: set[str], gives: set[str]) -> None:
+def check_signature(session: Any, input_names: set[str], output_names: set[str]) -> None:
     """Check the names of a graph's inputs and outputs. Raises ValueError for a graph of another
     kind of model."""
     inputs = {tensor.name for tensor in session.get_inputs()}
     outputs = {tensor.name for tensor in session.get_outputs()}
-    if inputs != takes or not outputs >= gives:
+    if inputs != input_names or not outputs >= output_names:
         raise ValueError(
             f"its graph computes {', '.join(sorted(outputs))} from {', '.join(sorted(inputs))},"
-            f" not {', '.join(sorted(gives))} from {', '.join(sorted(takes))}"
+            f" not {', '.join(sorted(output_names))} from {', '.join(sorted(input_names))}"
         )

@@ -16,7 +16,7 @@ class Scope:
     clusters: frozenset[str]
     nodes: tuple[int, ...]
     limits_s: tuple[int, ...]
-    learned: tuple[tuple[str, int], ...] = ()
+    training_ends: tuple[tuple[str, int], ...] = ()
     """(cluster, last start point of its training there in epoch seconds)."""
 
     @classmethod
@@ -26,7 +26,7 @@ class Scope:
             clusters=frozenset(str(t["cluster"].get("name", "")) for t in tables) - {""},
             nodes=tuple(sorted(int(t["nodes"]) for t in tables)),
             limits_s=tuple(int(t["time_limit_s"]) for t in tables),
-            learned=tuple(
+            training_ends=tuple(
                 (str(t["cluster"].get("name", "")), int(t.get("until", 0))) for t in tables
             ),
         )
@@ -37,7 +37,7 @@ class Scope:
         The end of the training counts: the model did not exist before, so earlier hand-overs do not
         count as unseen either.
         """
-        return any(c == cluster and since < last for c, last in self.learned)
+        return any(c == cluster and since < last for c, last in self.training_ends)
 
     def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:
         """Explain why the model is not meant for chains of this size; None if it is. Sizes

@@ -68,7 +68,7 @@ class TreeModel:
         return self._forecasts.to_log_quantiles(wait)
 
     def decide_handover(self, view: PolicyView, name: str) -> Decision | str:
-        row = model_input.build_input_row(view, twin=self._with_twin)
+        row = model_input.build_input_row(view, with_twin=self._with_twin)
         if isinstance(row, str):
             return row
         wait_h = self.predict_wait_h(row[None, :].astype(np.float32))

@@ -83,9 +83,11 @@ class CardResultsLookup:
         """
         cluster, view_partition, time_limit_s = kind
         for partition in (view_partition, ""):
-            wanted = (cluster, partition, time_limit_s)
+            kind_of_set = (cluster, partition, time_limit_s)
             sets = [
-                (n, s) for n, s in self._sets if (s.cluster, s.partition, s.time_limit_s) == wanted
+                (n, s)
+                for n, s in self._sets
+                if (s.cluster, s.partition, s.time_limit_s) == kind_of_set
             ]
             if sets:
                 return sets

@@ -117,14 +117,14 @@ class Weighing:
         if not has_value.any():
             return False
         values, weights = values[has_value], weights[has_value]
-        _, day_of = np.unique(day[has_value], return_inverse=True)
-        by_day = np.bincount(day_of, weights)
+        _, day_numbers = np.unique(day[has_value], return_inverse=True)
+        by_day = np.bincount(day_numbers, weights)
         total = by_day.sum()
         days = total**2 / (by_day**2).sum() if total > 0.0 else 0.0
         if days < self.fewest_days:
             return False
         mean = (weights * values).sum() / total
-        sums = np.bincount(day_of, weights * (values - mean))
+        sums = np.bincount(day_numbers, weights * (values - mean))
         error = np.sqrt((sums**2).sum() * days / (days - 1.0)) / total
         return bool(mean > error)
 
@@ -140,8 +140,8 @@ def choose_cheapest(
     day = results.start_point // DAY_S
     chosen, dearer = order[0], list[str]()
     for other in order[1:]:
-        saved = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)
-        if weighing.is_clearly_positive(saved, weights, day):
+        saved_h = results.compute_cost_h(chosen, price) - results.compute_cost_h(other, price)
+        if weighing.is_clearly_positive(saved_h, weights, day):
             dearer.append(chosen)
             chosen = other
     return chosen, tuple(dearer)

@@ -151,13 +151,15 @@ class SlurmEstimate(SimplePolicy):
         eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now)
         in_line = eligible & (queue.priority != 0)
         in_partition = np.isin(queue.partition, view.partition.split(","))
-        no_wider = (queue.nodes <= view.nodes) & in_partition
-        rivals = queue.pending_mask & in_line & no_wider
-        planned = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
-        if not len(planned):
+        is_no_wider = (queue.nodes <= view.nodes) & in_partition
+        rivals = queue.pending_mask & in_line & is_no_wider
+        planned_starts = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
+        if not len(planned_starts):
             return self._decide_without_plan(view, rivals_waiting=bool(rivals.any()))
-        wait_s = float(max(0, planned.max() - view.now))
-        return decide_by_lead(view, wait_s, Forecast(p50_s=wait_s, samples=len(planned)), self.name)
+        wait_s = float(max(0, planned_starts.max() - view.now))
+        return decide_by_lead(
+            view, wait_s, Forecast(p50_s=wait_s, samples=len(planned_starts)), self.name
+        )
 
     def _decide_without_plan(self, view: PolicyView, *, rivals_waiting: bool) -> Decision:
         if rivals_waiting or view.free_nodes < view.nodes:
@@ -168,11 +170,11 @@ class SlurmEstimate(SimplePolicy):
 
 def decide_by_lead(view: PolicyView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
     """Free the standby if the time left is at most `lead_s`."""
-    left, lead = _format_span(view.time_left_s), _format_span(lead_s)
+    left_text, lead_text = _format_span(view.time_left_s), _format_span(lead_s)
     if view.time_left_s <= lead_s:
-        action, reason = Action.FREE, f"{left} remain, no more than the lead of {lead}"
+        action, reason = Action.FREE, f"{left_text} remain, no more than the lead of {lead_text}"
     else:
-        action, reason = Action.WAIT, f"{left} remain, more than the lead of {lead}"
+        action, reason = Action.WAIT, f"{left_text} remain, more than the lead of {lead_text}"
     return Decision(
         action=action,
         reason=reason,
@@ -249,9 +251,9 @@ def build_forecast(waits: NDArray[np.int64]) -> Forecast:
 
 
 def drop_before_change(
-    waits: NDArray[np.int64], fractile: float, *, keep: int = 20, significance: float = 0.05
+    waits: NDArray[np.int64], fractile: float, *, fewest: int = 20, significance: float = 0.05
 ) -> NDArray[np.int64]:
-    """Return the waits after the last change point, oldest first; at least `keep` of them.
+    """Return the waits after the last change point, oldest first; at least `fewest` of them.
 
     A change point is a run of waits above the fractile that is so long that chance would give it
     less often than `significance` (Brevik, Nurmi, Wolski: QBETS). Neighbouring waits are alike, so
@@ -259,13 +261,13 @@ def drop_before_change(
     exceedances.
     """
     above = waits > compute_quantile(waits, fractile)
-    if len(waits) <= keep or above.all() or not above[-1]:
+    if len(waits) <= fewest or above.all() or not above[-1]:
         return waits
     run = len(above) - 1 - int(np.flatnonzero(~above)[-1])
     # Measure correlation before the run only; the run itself would inflate it.
     rho = _compute_lag_correlation(above[:-run])
     needed = np.log(significance) / np.log(1.0 - fractile) * (1 + rho) / (1 - rho)
-    return waits if run < needed else waits[-max(run, keep) :]
+    return waits if run < needed else waits[-max(run, fewest) :]
 
 
 def _compute_lag_correlation(above: NDArray[np.bool_]) -> float:

@@ -13,7 +13,7 @@ standby is freed once the time left is no more than the allowed overlap plus a w
   certainty would cost every other hand-over its lead. A link that was sent back is freed again when
   it cannot be too early any more: a link that is early twice waits in its place.
 
-If a policy tells neither, a wait of nothing is counted on.
+If a forecast has neither, the bound counts on no wait at all.
 
 A link of a chain that never overlaps is never freed before its predecessor's end. Pinned to whole
 nodes, such a link cannot start early, and earns its age. So it is pinned instead if the admin

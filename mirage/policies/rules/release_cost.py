@@ -20,7 +20,7 @@ from mirage.policies.rules.return_rule import BACK_S, choose_return_lead, look_u
 FRESH_S = 1200
 """Seconds for which a forecast says what giving back costs. After a longer wait, the link's own
 wait is better evidence."""
-_BETWEEN = 3
+_LEADS_BETWEEN_WAITS = 3
 """The number of leads that are tried between two neighbouring waits, besides the waits."""
 _POINTS = 12
 """The number of points of a `ReturnCosts`."""
@@ -138,10 +138,10 @@ def choose_new_lead(
     """Return how long before its predecessor's end an early link is released again, in seconds, or
     None: it keeps its nodes.
 
-    `waits_s`: what its release was expected to wait, equally likely; while that is fresh, it
-    decides. Else, and where it is empty, the link's own last wait does. `returns`: how often the
-    link may give its nodes back, now included. The instants of its release, its start and its
-    predecessor's end are in seconds of one clock.
+    `waits_s`: the equally likely waits that were expected at its release. They decide while they
+    are fresh (`FRESH_S`); else, or without any, the link's own last wait decides. `returns`: how
+    often the link may give its nodes back, this time included. The instants of its release, its
+    start and its predecessor's end are in seconds of one clock.
     """
     left_s, waited_s = end_s - start_s, start_s - released_s
     if not waits_s or waited_s > FRESH_S:
@@ -156,8 +156,8 @@ def bound_new_lead(
 ) -> int | None:
     """Return the lead in seconds that max-overlap allows; None: the link keeps its nodes.
 
-    A link with more than `max_overlap_s` left goes whatever the rule says. `waited_s`: how long it
-    waited. The same stands in slurm_plugin/mirage_return.py.
+    A link with more than `max_overlap_s` left gives its nodes back, whatever the rule says.
+    `waited_s`: how long it waited. slurm_plugin/mirage_return.py has the same rule.
     """
     if lead_s is None:
         if left_s <= max_overlap_s:
@@ -194,8 +194,8 @@ def decide_by_cost(view: PolicyView, forecast: Forecast, name: str) -> Decision:
 
 
 def _spread_leads(waits: Floats) -> Floats:
-    """Return 0, each of the waits, and _BETWEEN leads between two neighbours, ascending."""
+    """Return 0, each of the waits, and _LEADS_BETWEEN_WAITS leads between neighbours, ascending."""
     ends: Floats = np.unique(np.concatenate([[0.0], waits]))
-    steps = np.linspace(0.0, 1.0, _BETWEEN + 1, endpoint=False)[:, None]
+    steps = np.linspace(0.0, 1.0, _LEADS_BETWEEN_WAITS + 1, endpoint=False)[:, None]
     between = ends[:-1] + steps * np.diff(ends)
     return np.append(between.T.ravel(), ends[-1])

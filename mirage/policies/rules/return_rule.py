@@ -34,8 +34,8 @@ def choose_return_lead(
     it is early. Keeping the nodes costs `price` times `left_s`. With invalid numbers, such as a
     negative wait, the link keeps its nodes.
     """
-    planned = _plan_return(left_s, waited_s, price, back_s)
-    return planned[1] if planned is not None and planned[0] < price * left_s else None
+    plan = _plan_return(left_s, waited_s, price, back_s)
+    return plan[1] if plan is not None and plan[0] < price * left_s else None
 
 
 def look_up_return_lead(
@@ -61,8 +61,8 @@ def look_up_return_lead(
         if lead_s == from_s:
             lead_s = min(back_at_s, longer_s)
     lead_s = max(_MARGIN_S, lead_s)
-    keeps = price * left_s <= price * back_s + cost_s
-    return None if keeps or lead_s > back_at_s else lead_s
+    keeps_nodes = price * left_s <= price * back_s + cost_s
+    return None if keeps_nodes or lead_s > back_at_s else lead_s
 
 
 @lru_cache(maxsize=4096)  # hand-overs of a tick read the same waits, and each takes milliseconds
@@ -106,5 +106,5 @@ def _compute_cost(lead_s: int, wait_s: int, price: float) -> float:
     if wait_s >= lead_s:
         return wait_s - lead_s
     left_s = lead_s - wait_s
-    planned = _plan_return(left_s, wait_s, price, BACK_S)
-    return price * left_s if planned is None else min(price * left_s, planned[0])
+    plan = _plan_return(left_s, wait_s, price, BACK_S)
+    return price * left_s if plan is None else min(price * left_s, plan[0])

@@ -6,9 +6,9 @@ from mirage.simulator.arrays.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT
 
 
 @kernel
-def push_event(state: Ints, at: int, rank: int, what: int) -> None:
+def push_event(state: Ints, at: int, rank: int, subject: int) -> None:
     """Add an event. The caller must have made sure that there is room (engine.py)."""
-    times, ranks, whats = (
+    times, ranks, subjects = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),
         section(state, HEAP_WHAT),
@@ -19,22 +19,22 @@ def push_event(state: Ints, at: int, rank: int, what: int) -> None:
         parent = (i - 1) >> 1
         if times[parent] < at or (times[parent] == at and ranks[parent] <= rank):
             break
-        times[i], ranks[i], whats[i] = times[parent], ranks[parent], whats[parent]
+        times[i], ranks[i], subjects[i] = times[parent], ranks[parent], subjects[parent]
         i = parent
-    times[i], ranks[i], whats[i] = at, rank, what
+    times[i], ranks[i], subjects[i] = at, rank, subject
 
 
 @kernel
 def pop_event(state: Ints) -> None:
     """Remove the first event. The caller reads it before, at place 0 of the three sections."""
-    times, ranks, whats = (
+    times, ranks, subjects = (
         section(state, HEAP_AT),
         section(state, HEAP_RANK),
         section(state, HEAP_WHAT),
     )
     n = state[EVENTS] - 1
     state[EVENTS] = n
-    at, rank, what = times[n], ranks[n], whats[n]
+    at, rank, subject = times[n], ranks[n], subjects[n]
     i = 0
     while True:
         child = 2 * i + 1
@@ -48,6 +48,6 @@ def pop_event(state: Ints) -> None:
             child = right
         if at < times[child] or (at == times[child] and rank <= ranks[child]):
             break
-        times[i], ranks[i], whats[i] = times[child], ranks[child], whats[child]
+        times[i], ranks[i], subjects[i] = times[child], ranks[child], subjects[child]
         i = child
-    times[i], ranks[i], whats[i] = at, rank, what
+    times[i], ranks[i], subjects[i] = at, rank, subject

@@ -98,7 +98,7 @@ def _count_ones_in_hardware(_typing: Any, _word: Any) -> Any:
     return types.int64(types.int64), generate_code
 
 
-ones: Final = cast(
+count_ones: Final = cast(
     "Callable[[int], int]",
     _count_ones_in_python if _config.DISABLE_JIT else _count_ones_in_hardware,
 )

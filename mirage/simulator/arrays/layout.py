@@ -177,7 +177,7 @@ NEXT_FREE: Final = 36
 NOT_BEFORE: Final = 37
 """The job is not eligible before this instant. Set for a requeued job."""
 SHOWN_PRIORITY: Final = 38
-"""The priority that Slurm showed for a job of a real queue; NONE: not given."""
+"""The priority that Slurm showed for a job of a real queue; NONE: not known."""
 ANY_OF: Final = 39
 """1: one met dependency is enough; 0: all must be met."""
 RECORD: Final = 40
@@ -381,16 +381,16 @@ REQUEUE_WAIT_S: Final = 120
 """Seconds until a requeued job is eligible again. A real slurmctld took about 121 s."""
 
 
-def get_section(flat: Ints, which: int) -> Ints:
+def get_section(flat: Ints, section_number: int) -> Ints:
     """Return one section of the state, the site or the scratch: a view, not a copy."""
-    part: Ints = flat[flat[which] : flat[which + 1]]
+    part: Ints = flat[flat[section_number] : flat[section_number + 1]]
     return part
 
 
 @expand_inline
-def section(flat: Ints, which: int) -> Ints:
+def section(flat: Ints, section_number: int) -> Ints:
     """Return one section like `get_section`, within kernels."""
-    return cut(flat, flat[which], flat[which + 1])
+    return cut(flat, flat[section_number], flat[section_number + 1])
 
 
 column: Final = section

@@ -109,7 +109,9 @@ def _compute_lengths(room: ArraySizes, nodes: int, words: int) -> dict[int, int]
 def _build_blank_state(room: ArraySizes, nodes: int, words: int) -> Ints:
     header = np.zeros(layout.HEADER, dtype=np.int64)
     lengths = _compute_lengths(room, nodes, words)
-    parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
+    parts = [
+        np.zeros(lengths[section_number], dtype=np.int64) for section_number in sorted(lengths)
+    ]
     return pack_sections(header, parts, layout.LIVE)
 
 
@@ -133,14 +135,14 @@ def build_state(params: Params, site: Ints, names: NameTable, room: ArraySizes, 
     state[layout.OLD_FIRST] = state[layout.YOUNG_FIRST] = (
         len(get_section(state, layout.QUEUE_KEY)) // 2
     )
-    for which, capacity in (
+    for section_number, capacity in (
         (layout.NODE_CPUS, layout.CAPACITY_CPUS),
         (layout.NODE_MEMORY, layout.CAPACITY_MEMORY),
         (layout.NODE_GPUS, layout.CAPACITY_GPUS),
     ):
-        get_section(state, which)[:] = get_section(site, capacity)
-    for which in (layout.IDLE_BITS, layout.UP_BITS):
-        get_section(state, which)[:] = build_bitmap(range(params.nodes), words)
+        get_section(state, section_number)[:] = get_section(site, capacity)
+    for section_number in (layout.IDLE_BITS, layout.UP_BITS):
+        get_section(state, section_number)[:] = build_bitmap(range(params.nodes), words)
     _link_free_slots(state, 0)
     _link_free_cells(state, 0)
     register_names(state, params, names)
@@ -211,16 +213,16 @@ def register_names(state: Ints, params: Params, names: NameTable) -> None:
 def expand_state(state: Ints, site: Ints, old_room: ArraySizes, room: ArraySizes) -> Ints:
     """Copy the state into a new one with more room."""
     nodes, words = int(site[layout.SITE_NODES]), int(site[layout.SITE_WORDS])
-    new = _build_blank_state(room, nodes, words)
-    new[: layout.SCALARS] = state[: layout.SCALARS]
-    for which in _compute_lengths(room, nodes, words):
-        old = get_section(state, which)
-        get_section(new, which)[: len(old)] = old
+    new_state = _build_blank_state(room, nodes, words)
+    new_state[: layout.SCALARS] = state[: layout.SCALARS]
+    for section_number in _compute_lengths(room, nodes, words):
+        old_values = get_section(state, section_number)
+        get_section(new_state, section_number)[: len(old_values)] = old_values
     if room.slots > old_room.slots:
-        _link_free_slots(new, old_room.slots)
+        _link_free_slots(new_state, old_room.slots)
     if room.cells > old_room.cells:
-        _link_free_cells(new, old_room.cells)
-    return new
+        _link_free_cells(new_state, old_room.cells)
+    return new_state
 
 
 def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes) -> Ints:
@@ -270,12 +272,14 @@ def build_scratch(params: Params, site: Ints, names: NameTable, room: ArraySizes
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
-    parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
+    parts = [
+        np.zeros(lengths[section_number], dtype=np.int64) for section_number in sorted(lengths)
+    ]
     return pack_sections(header, parts, layout.CHOSEN)
 
 
 def _add_room(names: int) -> int:
-    """For names to come: a queue brings thousands, one after the other."""
+    """Return a size with room for later names: a queue brings thousands, one after the other."""
     return names + names // 4 + 8
 
 

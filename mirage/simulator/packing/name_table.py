@@ -32,6 +32,6 @@ class NameTable:
         return self.associations.setdefault((account, user), len(self.associations))
 
     def copy(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__ = {name: dict(table) for name, table in self.__dict__.items()}
-        return twin
+        copy = object.__new__(type(self))
+        copy.__dict__ = {name: dict(table) for name, table in self.__dict__.items()}
+        return copy

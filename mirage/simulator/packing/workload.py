@@ -278,11 +278,11 @@ class Workload:
         self.refused: dict[str, list[int]] = {}
         """Ids of the jobs that Slurm would refuse, by the reason."""
         extras, images = list[int](), dict[bytes, int]()
-        repeated = _find_repeated_ids(self.jobs)
+        is_repeated = _find_repeated_ids(self.jobs)
         self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN_FIELDS)), dtype=np.int64)
         for row, job in enumerate(self.jobs):
             image = recorder.build_record(job, self.names, extras)
-            if repeated[row]:
+            if is_repeated[row]:
                 image[layout.REFUSAL] = REFUSALS.index("job id is taken")
             if image[layout.REFUSAL]:
                 reason = REFUSALS[image[layout.REFUSAL]]
@@ -303,9 +303,9 @@ class Workload:
     def with_feed(self, feed: Ints) -> Self:
         """Return a workload with the same names and another feed, int64[rows, 1 + OWN_FIELDS]. The
         site must have the images of its rows."""
-        twin = object.__new__(type(self))
-        twin.__dict__ = {**self.__dict__, "feed": feed}
-        return twin
+        copy = object.__new__(type(self))
+        copy.__dict__ = {**self.__dict__, "feed": feed}
+        return copy
 
     @property
     def job_id(self) -> Ints:

@@ -140,7 +140,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             plans[slots[place]] = planned
         should_bound = tests % TESTS_BETWEEN_BOUNDS == 0
         if planned == state[NOW] and choose_nodes_now(state, site, work, slots[place]):
-            mark_given_nodes(state, work)
+            mark_chosen_nodes(state, work)
             start_current_job(state, site, results, work, place)
             should_bound = True
         else:
@@ -160,7 +160,7 @@ def count_plannable_at_once(state: Ints, site: Ints, place: int, tests: int) -> 
 
 
 @inline_kernel
-def mark_given_nodes(state: Ints, work: Ints) -> None:
+def mark_chosen_nodes(state: Ints, work: Ints) -> None:
     """Note in section SPARE that the chosen nodes are allocated, if a pinned job may ask for
     them."""
     if not state[PINNED]:
@@ -203,9 +203,9 @@ def choose_nodes_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
         choose_idle_nodes(state, work, live[record + NODES], section(state, UP_BITS))
         return True
     copy_node_list(state, slot, section(work, WANTED))
-    wanted = section(work, WANTED)
-    copy_into(wanted, section(work, CHOSEN))
-    return is_node_list_usable(state, site, live, record, section(state, UP_BITS), wanted)
+    wanted_nodes = section(work, WANTED)
+    copy_into(wanted_nodes, section(work, CHOSEN))
+    return is_node_list_usable(state, site, live, record, section(state, UP_BITS), wanted_nodes)
 
 
 @kernel
@@ -258,7 +258,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     begin_walk(state, work)
     until = FAR if plans.size else bound_walk_by_name(state, site, work)
     # If the whole queue can be tested, it does not matter whether a hopeless job counts as a test.
-    all_tested = state[QUEUED] <= site[SITE_BF_TEST] and not site[SITE_BF_USER]
+    all_are_tested = state[QUEUED] <= site[SITE_BF_TEST] and not site[SITE_BF_USER]
     tests = 0
     while tests < site[SITE_BF_TEST]:
         place = find_turn(state, site, work)
@@ -266,7 +266,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
             return
         slot = column(state, QUEUE_SLOT)[place]
         is_hopeless = bitmap_backfill.is_hopeless(state, work, slot)
-        if all_tested and is_hopeless:
+        if all_are_tested and is_hopeless:
             pass_place(state, work, place)
             continue
         if is_skipped_for_limit(state, site, work, place) or not claim_test(

@@ -8,7 +8,7 @@ it; maps are in order of time. fit_tables.py has the nodes that running jobs fre
 from typing import Final
 
 from mirage.domain.arrays import Ints
-from mirage.simulator.arrays.jit import cut, inline_kernel, kernel, ones
+from mirage.simulator.arrays.jit import count_ones, cut, inline_kernel, kernel
 from mirage.simulator.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
@@ -92,19 +92,19 @@ def can_start_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     none.
     """
     live, words = section(state, LIVE), site[SITE_WORDS]
-    at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
+    begins, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, base = state[NOW], get_table_start(state, site, work, slot)
     need, end = live[slot * RECORD + NODES], now + live[slot * RECORD + LIMIT]
     fitting = cut(section(work, TABLE), base, base + words)
     offset = live[slot * RECORD + PARTITION] * words
     ready = cut(section(work, READY), offset, offset + words)
-    first = find_map_at(at, work[MAPS], 0, now)
-    fill_unpromised_nodes(bits, at.size, ready, first, min(first + 1, work[MAPS]), usable)
+    first = find_map_at(begins, work[MAPS], 0, now)
+    fill_unpromised_nodes(bits, begins.size, ready, first, min(first + 1, work[MAPS]), usable)
     # A shortcut: most jobs fail at this very instant.
     if count_shared_nodes(usable, fitting) < need:
         return False
     fill_unpromised_nodes(
-        bits, at.size, ready, first, find_map_behind(at, work[MAPS], first, end), usable
+        bits, begins.size, ready, first, find_map_behind(begins, work[MAPS], first, end), usable
     )
     if site[SITE_RESERVATIONS]:
         remove_reserved_nodes(site, now, end, usable)
@@ -116,14 +116,14 @@ def count_shared_nodes(first: Ints, second: Ints) -> int:
     """Count the nodes that are in both sets."""
     n = 0
     for w in range(second.size):
-        n += ones(first[w] & second[w])
+        n += count_ones(first[w] & second[w])
     return n
 
 
 @inline_kernel
-def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: bool) -> bool:
+def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, is_pinned: bool) -> bool:
     """Return whether a row of a table has enough usable nodes, or all the wanted ones."""
-    if pinned:
+    if is_pinned:
         return has_all_wanted_nodes(work, row)
     return count_shared_nodes(usable, row) >= need
 
@@ -131,16 +131,16 @@ def has_enough_nodes(work: Ints, usable: Ints, row: Ints, need: int, pinned: boo
 @kernel
 def has_all_wanted_nodes(work: Ints, row: Ints) -> bool:
     """Return whether a row of a table has all the wanted nodes, and all of them are usable."""
-    usable, wanted = section(work, USABLE), section(work, WANTED)
+    usable, wanted_nodes = section(work, USABLE), section(work, WANTED)
     for w in range(row.size):  # noqa: SIM110 no generators in kernels
-        if wanted[w] & ~(usable[w] & row[w]):
+        if wanted_nodes[w] & ~(usable[w] & row[w]):
             return False
     return True
 
 
 @inline_kernel
 def find_first_group(
-    state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, pinned: bool
+    state: Ints, work: Ints, usable: Ints, rows: Ints, ends: Ints, need: int, is_pinned: bool
 ) -> int:
     """Return the first tested group of ends after which enough usable nodes fit. There must be one.
 
@@ -161,7 +161,7 @@ def find_first_group(
                 work, usable, max(g + 1, find_place_beyond(ends, groups, first + window) - 1)
             )
             continue
-        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, pinned):
+        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, is_pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
@@ -194,11 +194,11 @@ def find_last_usable_group(work: Ints, usable: Ints, g: int) -> int:
 
 @kernel
 def choose_nodes_after_group(
-    state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, pinned: bool
+    state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, is_pinned: bool
 ) -> None:
     """Fill section CHOSEN with the nodes that the job would be given after that group of ends."""
     chosen, fitting, table = section(work, CHOSEN), section(work, FITTING), section(work, TABLE)
-    if pinned:
+    if is_pinned:
         copy_into(section(work, WANTED), chosen)
         return
     live, words = section(state, LIVE), site[SITE_WORDS]
@@ -219,36 +219,36 @@ def choose_nodes_after_group(
 
 @inline_kernel
 def find_start_group(
-    state: Ints, site: Ints, work: Ints, usable: Ints, slot: int, base: int, pinned: bool
+    state: Ints, site: Ints, work: Ints, usable: Ints, slot: int, base: int, is_pinned: bool
 ) -> int:
     """Return the first tested group of ends after which enough usable nodes fit; 0: now; NONE:
     there is none."""
     words, need = usable.size, section(state, LIVE)[slot * RECORD + NODES]
     table = section(work, TABLE)
     rows = cut(table, base, table.size)
-    if has_enough_nodes(work, usable, cut(rows, 0, words), need, pinned):
+    if has_enough_nodes(work, usable, cut(rows, 0, words), need, is_pinned):
         return 0
     ensure_later_rows(state, site, work, slot, base)
     last = (work[GROUPS] - 1) * words
-    if not has_enough_nodes(work, usable, cut(rows, last, last + words), need, pinned):
+    if not has_enough_nodes(work, usable, cut(rows, last, last + words), need, is_pinned):
         return NONE
-    return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, pinned)
+    return find_first_group(state, work, usable, rows, section(work, GROUP_END), need, is_pinned)
 
 
 @inline_kernel
 def find_hindrance(
-    bits: Ints, room: int, ready: Ints, remaining: Ints, first: int, behind: int, need: int
+    bits: Ints, stride: int, ready: Ints, remaining: Ints, first: int, end_map: int, need: int
 ) -> tuple[int, int]:
-    """Return the last map of [first, behind) that, together with the maps after it, leaves too few
+    """Return the last map of [first, end_map) that, together with the maps after it, leaves too few
     nodes, and how many it leaves; NONE: all maps together leave enough.
 
     `remaining` must hold the nodes that fit once the running jobs have ended. It is overwritten.
     """
     for w in range(remaining.size):
         remaining[w] &= ready[w]
-    for m in range(behind - 1, first - 1, -1):
+    for m in range(end_map - 1, first - 1, -1):
         for w in range(remaining.size):
-            remaining[w] &= bits[w * room + m]
+            remaining[w] &= bits[w * stride + m]
         count = count_shared_nodes(remaining, remaining)
         if count < need:
             return m, count
@@ -262,33 +262,33 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     WANTED must hold the job's node list.
     """
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
-    at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
+    begins, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
     usable, remaining, maps = section(work, USABLE), section(work, FITTING), work[MAPS]
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
     offset = live[slot * RECORD + PARTITION] * words
     ready = cut(section(work, READY), offset, offset + words)
-    pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
+    is_pinned, base = live[slot * RECORD + PIN] != NONE, get_table_start(state, site, work, slot)
     begin, m = now, 0
     while begin < FAR:
-        m = find_map_at(at, maps, m, begin)
-        behind = find_map_behind(at, maps, m, begin + limit)
-        fill_unpromised_nodes(bits, at.size, ready, m, behind, usable)
+        m = find_map_at(begins, maps, m, begin)
+        end_map = find_map_behind(begins, maps, m, begin + limit)
+        fill_unpromised_nodes(bits, begins.size, ready, m, end_map, usable)
         if site[SITE_RESERVATIONS]:
             remove_reserved_nodes(site, begin, begin + limit, usable)
-        group = find_start_group(state, site, work, usable, slot, base, pinned)
+        group = find_start_group(state, site, work, usable, slot, base, is_pinned)
         if group == 0 and begin == now:
-            choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+            choose_nodes_after_group(state, site, work, slot, base, group, is_pinned)
             return now
-        later = find_gain_after(at, gains, maps, m, begin + limit)
+        later = find_gain_after(begins, gains, maps, m, begin + limit)
         if group == NONE:
             begin = later
             latest = base + (work[GROUPS] - 1) * words
             copy_into(cut(section(work, TABLE), latest, latest + words), remaining)
-            hindrance, _ = find_hindrance(bits, at.size, ready, remaining, m, behind, need)
-            clear_from = at[hindrance + 1] if hindrance != NONE else 0
+            hindrance, _ = find_hindrance(bits, begins.size, ready, remaining, m, end_map, need)
+            clear_from = begins[hindrance + 1] if hindrance != NONE else 0
             while begin < clear_from:
-                m = find_map_at(at, maps, m, begin)
-                begin = find_gain_after(at, gains, maps, m, begin + limit)
+                m = find_map_at(begins, maps, m, begin)
+                begin = find_gain_after(begins, gains, maps, m, begin + limit)
             continue
         start = max(ends[group], begin)
         if start > later:
@@ -296,7 +296,7 @@ def plan_start(state: Ints, site: Ints, work: Ints, slot: int) -> int:
             continue
         if start > now + site[SITE_BF_WINDOW]:
             return NEVER
-        choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+        choose_nodes_after_group(state, site, work, slot, base, group, is_pinned)
         if is_free_of_plans(site, work, start, start + limit):
             return start
         begin = start if start > begin else later
@@ -325,10 +325,10 @@ def note_hopeless(state: Ints, site: Ints, work: Ints, slot: int) -> None:
     nodes stay too few.
     """
     live, words, maps = section(state, LIVE), site[SITE_WORDS], work[MAPS]
-    at, bits, remaining = section(work, MAP_AT), section(work, MAP_BITS), section(work, FITTING)
+    begins, bits, remaining = section(work, MAP_AT), section(work, MAP_BITS), section(work, FITTING)
     now, limit, need = state[NOW], live[slot * RECORD + LIMIT], live[slot * RECORD + NODES]
     form, offset = live[slot * RECORD + FORM], live[slot * RECORD + PARTITION] * words
-    m = find_map_at(at, maps, 0, now)
+    m = find_map_at(begins, maps, 0, now)
     # With reservations a search may go beyond the maps, so nothing can be concluded.
     if form == NONE or site[SITE_RESERVATIONS] or m == maps:
         return
@@ -341,9 +341,9 @@ def note_hopeless(state: Ints, site: Ints, work: Ints, slot: int) -> None:
     row = base + (find_place_beyond(section(work, GROUP_END), work[GROUPS], last) - 1) * words
     most_nodes = 0
     while m < maps:
-        behind = find_map_behind(at, maps, m, max(at[m], now) + limit)
+        end_map = find_map_behind(begins, maps, m, max(begins[m], now) + limit)
         copy_into(cut(section(work, TABLE), row, row + words), remaining)
-        m, count = find_hindrance(bits, at.size, ready, remaining, m, behind, need)
+        m, count = find_hindrance(bits, begins.size, ready, remaining, m, end_map, need)
         if m == NONE:
             return
         most_nodes = max(most_nodes, count)

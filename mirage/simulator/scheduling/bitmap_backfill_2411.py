@@ -83,7 +83,7 @@ def plan_start_by_release(state: Ints, site: Ints, work: Ints, slot: int) -> int
 def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """Return the planned start as 24.11 and later find it. WANTED must hold the job's node list."""
     live, words = section(state, LIVE), site[SITE_WORDS]
-    at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
+    begins, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
     now, limit, maps = state[NOW], live[slot * RECORD + LIMIT], work[MAPS]
     offset = live[slot * RECORD + PARTITION] * words
     ready = cut(section(work, READY), offset, offset + words)
@@ -92,11 +92,11 @@ def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     while begin != FAR:
         if site[SITE_RESERVATIONS]:
             begin = find_unhindered_begin(state, site, work, slot, begin)
-        if begin > at[maps]:
+        if begin > begins[maps]:
             return NEVER
-        m = find_map_at(at, maps, m, begin)
-        behind = find_map_behind(at, maps, m, begin + limit)
-        fill_unpromised_nodes(bits, at.size, ready, m, behind, usable)
+        m = find_map_at(begins, maps, m, begin)
+        end_map = find_map_behind(begins, maps, m, begin + limit)
+        fill_unpromised_nodes(bits, begins.size, ready, m, end_map, usable)
         if site[SITE_RESERVATIONS]:
             remove_reserved_nodes(site, begin, begin + limit, usable)
         later = find_later_begin(work, ready, m, begin + limit)
@@ -116,14 +116,14 @@ def plan_start_2411(state: Ints, site: Ints, work: Ints, slot: int) -> int:
 def find_later_begin(work: Ints, ready: Ints, first: int, end: int) -> int:
     """Return the next `later` of a search whose first map is `first` and whose job would end at
     `end`; FAR: there is none."""
-    at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
+    begins, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
     maps = work[MAPS]
     m = first
     while m + 1 < maps:
-        if gains[m] and has_new_ready_node(bits, at.size, ready, m):
-            return at[m + 1]
-        if at[m] > end:
-            return at[m + 2] if m + 2 < maps else FAR
+        if gains[m] and has_new_ready_node(bits, begins.size, ready, m):
+            return begins[m + 1]
+        if begins[m] > end:
+            return begins[m + 2] if m + 2 < maps else FAR
         m += 1
     return FAR
 
@@ -135,16 +135,16 @@ def find_unhindered_begin(state: Ints, site: Ints, work: Ints, slot: int, begin:
     A reservation hinders it by keeping every node, or one that a pinned job of whole nodes must
     have. Each such reservation sends the job to its own end.
     """
-    live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
+    live, wanted_nodes, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
     spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
-    pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
+    is_pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
     r = 0
     while r < site[SITE_RESERVATIONS]:
         kept_nodes = cut(reservation_bits, r * words, (r + 1) * words)
         overlaps = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
         if overlaps and (
             count_shared_nodes(kept_nodes, kept_nodes) == site[SITE_NODES]
-            or (pinned and count_shared_nodes(kept_nodes, wanted) > 0)
+            or (is_pinned and count_shared_nodes(kept_nodes, wanted_nodes) > 0)
         ):
             begin, r = spans[2 * r + 1], 0
         else:
@@ -161,7 +161,7 @@ def find_reservation_end(site: Ints, work: Ints, offset: int, begin: int, end: i
     end before.
     """
     spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
-    words, grid, at = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
+    words, grid, begins = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
     members = cut(section(site, PARTITION_BITS), offset, offset + words)
     soonest, keeps_node = FAR, False
     for r in range(site[SITE_RESERVATIONS]):
@@ -176,14 +176,14 @@ def find_reservation_end(site: Ints, work: Ints, offset: int, begin: int, end: i
     if not keeps_node:
         return FAR
     after_end = (soonest + grid - 1) // grid * grid + 1
-    return after_end if after_end < at[work[MAPS]] else FAR
+    return after_end if after_end < begins[work[MAPS]] else FAR
 
 
 @inline_kernel
-def has_new_ready_node(bits: Ints, room: int, ready: Ints, m: int) -> bool:
+def has_new_ready_node(bits: Ints, stride: int, ready: Ints, m: int) -> bool:
     """Return whether the map after map m has a node of `ready` that map m lacks."""
-    for w in range(ready.size):  # noqa: SIM110 no generators in kernels
-        if ready[w] & bits[w * room + m + 1] & ~bits[w * room + m]:
+    for w in range(ready.size):  # no generators in kernels
+        if ready[w] & bits[w * stride + m + 1] & ~bits[w * stride + m]:
             return True
     return False
 
@@ -197,7 +197,7 @@ def find_start_from(
     live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
     usable, table, groups = section(work, USABLE), section(work, TABLE), work[GROUPS]
     rows = cut(table, base, table.size)
-    need, pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
+    need, is_pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
     ended_groups = 0
     if begin > state[NOW]:
         ensure_later_rows(state, site, work, slot, base)
@@ -206,21 +206,21 @@ def find_start_from(
             - 1
         )
     if has_enough_nodes(
-        work, usable, cut(rows, ended_groups * words, (ended_groups + 1) * words), need, pinned
+        work, usable, cut(rows, ended_groups * words, (ended_groups + 1) * words), need, is_pinned
     ):
-        choose_nodes_after_group(state, site, work, slot, base, ended_groups, pinned)
+        choose_nodes_after_group(state, site, work, slot, base, ended_groups, is_pinned)
         return begin
     ensure_later_rows(state, site, work, slot, base)
     groups_until_later = find_place_beyond(ends, groups, later)
     last = (groups_until_later - 1) * words
     if groups_until_later - 1 <= ended_groups or not has_enough_nodes(
-        work, usable, cut(rows, last, last + words), need, pinned
+        work, usable, cut(rows, last, last + words), need, is_pinned
     ):
         return NEVER
     group = find_first_group(
-        state, work, usable, rows, ended_groups, groups_until_later, need, pinned
+        state, work, usable, rows, ended_groups, groups_until_later, need, is_pinned
     )
-    choose_nodes_after_group(state, site, work, slot, base, group, pinned)
+    choose_nodes_after_group(state, site, work, slot, base, group, is_pinned)
     if site[SITE_RELEASE] >= V26_05:
         group = find_last_holder(work, group)
     return ends[group]
@@ -235,7 +235,7 @@ def find_first_group(
     ended_groups: int,
     stop: int,
     need: int,
-    pinned: bool,
+    is_pinned: bool,
 ) -> int:
     """Return the first tested group of ends after which enough usable nodes fit. There must be one
     before `stop`.
@@ -253,7 +253,7 @@ def find_first_group(
             end = min(find_place_beyond(ends, groups, first + window), stop)
             g = find_next_usable_group(work, usable, max(g + 1, end - 1))
             continue
-        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, pinned):
+        if has_enough_nodes(work, usable, cut(rows, g * words, (g + 1) * words), need, is_pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2

@@ -47,9 +47,9 @@ NEVER: Final = -2
 
 
 @inline_kernel
-def round_to_grid(at: int, grid: int) -> int:
+def round_to_grid(instant: int, grid: int) -> int:
     """Round an instant up to the planning grid, in seconds."""
-    return (at + grid - 1) // grid * grid
+    return (instant + grid - 1) // grid * grid
 
 
 @inline_kernel
@@ -59,10 +59,14 @@ def count_nodes_up(state: Ints, slot: int) -> int:
     record = slot * RECORD
     if not state[NOT_UP]:
         return live[record + NODES]
-    names, nexts, up = section(state, CELL_NODE), section(state, CELL_NEXT), section(state, UP_BITS)
+    names, nexts, up_nodes = (
+        section(state, CELL_NODE),
+        section(state, CELL_NEXT),
+        section(state, UP_BITS),
+    )
     n, cell = 0, live[record + ALLOCATED]
     while cell != NONE:
-        n += has_node(up, names[cell])
+        n += has_node(up_nodes, names[cell])
         cell = nexts[cell]
     return n
 
@@ -199,19 +203,19 @@ def find_pinned_start(state: Ints, site: Ints, work: Ints, allocated: Ints) -> i
     """Find when the last node of WANTED becomes free by the running jobs' time limits; 0: all are
     free. The end of the window if a node is down or was allocated in this pass (`allocated`).
     """
-    wanted = section(work, WANTED)
-    up = section(state, UP_BITS)
+    wanted_nodes = section(work, WANTED)
+    up_nodes = section(state, UP_BITS)
     now, grid = state[NOW], site[SITE_BF_RESOLUTION]
     horizon = now + site[SITE_BF_WINDOW]
-    for w in range(wanted.size):
-        if wanted[w] & ~up[w] or wanted[w] & allocated[w]:
+    for w in range(wanted_nodes.size):
+        if wanted_nodes[w] & ~up_nodes[w] or wanted_nodes[w] & allocated[w]:
             return horizon
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
     for i in range(state[RUNNING] - 1, -1, -1):
         cell = live[slots[i] * RECORD + ALLOCATED]
         while cell != NONE:
-            if has_node(wanted, names[cell]):
+            if has_node(wanted_nodes, names[cell]):
                 return round_to_grid(max(ends[i], now + 1), grid)
             cell = nexts[cell]
     return 0

@@ -1,7 +1,7 @@
 """Runs Slurm's main scheduling pass (docs/reference/simulator.md 6)."""
 
 from mirage.domain.arrays import Ints
-from mirage.simulator.arrays.jit import cut, inline_kernel, kernel, ones
+from mirage.simulator.arrays.jit import count_ones, cut, inline_kernel, kernel
 from mirage.simulator.arrays.layout import (
     CAPACITY_CPUS,
     CHOSEN,
@@ -142,9 +142,9 @@ def try_start(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> b
             return False
         choose_idle_nodes(state, work, need, usable)
         return True
-    allowed, fitting = section(work, USABLE), section(work, FITTING)
-    filter_allowed_nodes(site, state, slot, usable, allowed)
-    if find_fitting_nodes(state, site, live, record, allowed, fitting) < need:
+    allowed_nodes, fitting = section(work, USABLE), section(work, FITTING)
+    filter_allowed_nodes(site, state, slot, usable, allowed_nodes)
+    if find_fitting_nodes(state, site, live, record, allowed_nodes, fitting) < need:
         return False
     if live[record + WHOLE]:
         choose_by_name(site, fitting, section(site, CAPACITY_CPUS), False, need, chosen)
@@ -161,7 +161,7 @@ def has_room_beside_pinned(state: Ints, work: Ints, slot: int, usable: Ints) -> 
     n = 0
     for w in range(idle.size):
         available[w] = idle[w] & usable[w]
-        n += ones(available[w])
+        n += count_ones(available[w])
     return n >= section(state, LIVE)[slot * RECORD + NODES]
 
 
@@ -172,15 +172,15 @@ def choose_idle_nodes(state: Ints, work: Ints, need: int, usable: Ints) -> None:
     if not state[PINNED]:
         choose_by_number(section(state, IDLE_BITS), need, cut(chosen, 0, 0), chosen, chosen)
         return
-    idle, available, wanted = (
+    idle, available, wanted_nodes = (
         section(state, IDLE_BITS),
         section(work, USABLE),
         section(work, WANTED),
     )
     for w in range(idle.size):
         available[w] = idle[w] & usable[w]
-    collect_pinned_nodes(state, wanted)
-    choose_by_number(available, need, wanted, section(work, FITTING), chosen)
+    collect_pinned_nodes(state, wanted_nodes)
+    choose_by_number(available, need, wanted_nodes, section(work, FITTING), chosen)
 
 
 @kernel
@@ -189,28 +189,34 @@ def try_start_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Int
 
     If it cannot, its nodes leave `usable`.
     """
-    live, wanted, allowed = section(state, LIVE), section(work, WANTED), section(work, USABLE)
-    copy_node_list(state, slot, wanted)
-    filter_allowed_nodes(site, state, slot, usable, allowed)
-    fits = is_node_list_usable(state, site, live, slot * RECORD, allowed, wanted)
+    live, wanted_nodes, allowed_nodes = (
+        section(state, LIVE),
+        section(work, WANTED),
+        section(work, USABLE),
+    )
+    copy_node_list(state, slot, wanted_nodes)
+    filter_allowed_nodes(site, state, slot, usable, allowed_nodes)
+    fits = is_node_list_usable(state, site, live, slot * RECORD, allowed_nodes, wanted_nodes)
     if fits:
-        copy_into(wanted, section(work, CHOSEN))
+        copy_into(wanted_nodes, section(work, CHOSEN))
     else:
         for w in range(site[SITE_WORDS]):
-            usable[w] &= ~wanted[w]
+            usable[w] &= ~wanted_nodes[w]
     return fits
 
 
 @kernel
-def filter_allowed_nodes(site: Ints, state: Ints, slot: int, usable: Ints, allowed: Ints) -> None:
-    """Fill `allowed` with the usable nodes of the job's partition that no reservation keeps from
-    it."""
+def filter_allowed_nodes(
+    site: Ints, state: Ints, slot: int, usable: Ints, allowed_nodes: Ints
+) -> None:
+    """Fill `allowed_nodes` with the usable nodes of the job's partition that no reservation keeps
+    from it."""
     live, bits = section(state, LIVE), section(site, PARTITION_BITS)
     record, words = slot * RECORD, site[SITE_WORDS]
     for w in range(words):
-        allowed[w] = usable[w] & bits[live[record + PARTITION] * words + w]
+        allowed_nodes[w] = usable[w] & bits[live[record + PARTITION] * words + w]
     bitmap_backfill.remove_reserved_nodes(
-        site, state[NOW], state[NOW] + live[record + LIMIT], allowed
+        site, state[NOW], state[NOW] + live[record + LIMIT], allowed_nodes
     )
 
 

@@ -1,7 +1,7 @@
 """Maps: spans of time, each with the nodes that no plan has taken in it
 (docs/reference/simulator.md 7, "By name").
 
-Map m covers [at[m], at[m + 1]). Two maps in a row are never equal.
+Map m covers [begins[m], begins[m + 1]). Two maps in a row are never equal.
 """
 
 from mirage.domain.arrays import Ints
@@ -33,18 +33,18 @@ from mirage.simulator.slurm_release import V24_11
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     """Begin with one map of all nodes that are up. Before 24.11 it is also cut at the
     reservations."""
-    at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
+    begins, bits, up_nodes = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
     ready, members = section(work, READY), section(site, PARTITION_BITS)
     words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
-    at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
+    begins[0], begins[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
     for w in range(words):
-        bits[w * at.size] = up[w]
+        bits[w * begins.size] = up_nodes[w]
     for i in range(members.size):
-        ready[i] = members[i] & up[i % words]
+        ready[i] = members[i] & up_nodes[i % words]
     work[MAPS] = 1
     section(work, MAP_GAINS)[0] = 0
     if site[SITE_RELEASE] >= V24_11:
-        at[1] = at[1] // grid * grid
+        begins[1] = begins[1] // grid * grid
         return
     spans, reservation_bits = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
@@ -58,65 +58,67 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
 @kernel
 def remove_nodes(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
     """Remove `nodes` from the maps in [begin, end)."""
-    at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
-    begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
+    begins, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
+    begin, end = max(begin, begins[0]), min(end, begins[work[MAPS]])
     if begin >= end:
         return
     first = split_map(work, words, begin)
-    behind = split_map(work, words, end)
+    end_map = split_map(work, words, end)
     for w in range(words):
-        row = w * at.size
-        for m in range(first, behind):
+        row = w * begins.size
+        for m in range(first, end_map):
             bits[row + m] &= ~nodes[w]
     if site[SITE_RELEASE] >= V24_11:
-        merge_equal_map(work, words, first, behind)
+        merge_equal_map(work, words, first, end_map)
         return
     # Two neighbouring maps may have become equal, since both lost the nodes by which they differed.
-    for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
-        if has_new_node(bits, at.size, m - 1, m) or has_new_node(bits, at.size, m, m - 1):
+    for m in range(min(end_map, work[MAPS] - 1), max(first, 1) - 1, -1):
+        if has_new_node(bits, begins.size, m - 1, m) or has_new_node(bits, begins.size, m, m - 1):
             continue
         shift_maps(work, words, m + 1, -1)
-    mark_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
+    mark_gains(work, max(first - 1, 0), min(end_map + 1, work[MAPS]))
 
 
 @kernel
-def merge_equal_map(work: Ints, words: int, first: int, behind: int) -> None:
-    """Merge the first map around [first, behind) that equals the one before it into that one.
+def merge_equal_map(work: Ints, words: int, first: int, end_map: int) -> None:
+    """Merge the first map around [first, end_map) that equals the one before it into that one.
 
     No other map is merged.
     """
-    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
-    for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
-        if not has_new_node(bits, at.size, m - 1, m) and not has_new_node(bits, at.size, m, m - 1):
+    begins, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    for m in range(max(first - 1, 1), min(end_map + 1, work[MAPS])):
+        if not has_new_node(bits, begins.size, m - 1, m) and not has_new_node(
+            bits, begins.size, m, m - 1
+        ):
             shift_maps(work, words, m + 1, -1)
             break
-    mark_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
+    mark_gains(work, max(first - 2, 0), min(end_map + 1, work[MAPS]))
 
 
 @kernel
 def split_map(work: Ints, words: int, instant: int) -> int:
     """Return the map that begins at `instant`. If there is none, a map is split there."""
-    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
-    m = find_place_beyond(at, work[MAPS] + 1, instant - 1)
-    m = 0 if at[0] == instant else m
-    if at[m] == instant:
+    begins, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    m = find_place_beyond(begins, work[MAPS] + 1, instant - 1)
+    m = 0 if begins[0] == instant else m
+    if begins[m] == instant:
         return m
     shift_maps(work, words, m, 1)
-    at[m] = instant
+    begins[m] = instant
     for w in range(words):
-        bits[w * at.size + m] = bits[w * at.size + m - 1]
+        bits[w * begins.size + m] = bits[w * begins.size + m - 1]
     return m
 
 
 @kernel
 def shift_maps(work: Ints, words: int, first: int, shift: int) -> None:
     """Move the maps from `first` on by one place; `shift` is 1 or -1."""
-    at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
+    begins, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
     work[MAPS] = maps + shift
-    move_slice(at, first, maps + 1, shift)
+    move_slice(begins, first, maps + 1, shift)
     move_slice(section(work, MAP_GAINS), first, maps, shift)
     for w in range(words):
-        move_slice(bits, w * at.size + first, w * at.size + maps, shift)
+        move_slice(bits, w * begins.size + first, w * begins.size + maps, shift)
 
 
 @inline_kernel
@@ -131,9 +133,9 @@ def move_slice(values: Ints, first: int, end: int, shift: int) -> None:
 
 
 @inline_kernel
-def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
+def has_new_node(bits: Ints, stride: int, m: int, n: int) -> bool:
     """Return whether map n has a node that map m lacks."""
-    for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
+    for row in range(0, bits.size, stride):  # noqa: SIM110 no generators in kernels
         if bits[row + n] & ~bits[row + m]:
             return True
     return False
@@ -142,13 +144,13 @@ def has_new_node(bits: Ints, room: int, m: int, n: int) -> bool:
 @inline_kernel
 def mark_gains(work: Ints, first: int, end: int) -> None:
     """Fill section MAP_GAINS for the maps [first, end)."""
-    gains, bits, room = (
+    gains, bits, stride = (
         section(work, MAP_GAINS),
         section(work, MAP_BITS),
         section(work, MAP_AT).size,
     )
     for m in range(first, end):
-        gains[m] = int(m + 1 < work[MAPS] and has_new_node(bits, room, m, m + 1))
+        gains[m] = int(m + 1 < work[MAPS] and has_new_node(bits, stride, m, m + 1))
 
 
 @inline_kernel
@@ -166,31 +168,31 @@ def find_place_beyond(instants: Ints, n: int, instant: int) -> int:
 
 
 @inline_kernel
-def find_map_at(at: Ints, maps: int, m: int, instant: int) -> int:
+def find_map_at(begins: Ints, maps: int, m: int, instant: int) -> int:
     """Return the first map from m on that ends after `instant`; `maps`: there is none."""
-    while m < maps and at[m + 1] <= instant:
+    while m < maps and begins[m + 1] <= instant:
         m += 1
     return m
 
 
 @inline_kernel
-def find_map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
+def find_map_behind(begins: Ints, maps: int, m: int, instant: int) -> int:
     """Return the first map from m on that begins after `instant`; `maps`: there is none."""
-    while m < maps and at[m] <= instant:
+    while m < maps and begins[m] <= instant:
         m += 1
     return m
 
 
 @inline_kernel
-def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
+def find_gain_after(begins: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
     """Return the next instant at which nodes become free of plans, for a search for [begin, end]
     whose first map is `first`; FAR: there is none. It is `later` of docs/reference/simulator.md 7.
     """
     m = first
     while m < maps:
         if gains[m]:
-            return at[m + 1]
-        if at[m] > end:
+            return begins[m + 1]
+        if begins[m] > end:
             return FAR
         m += 1
     return FAR
@@ -198,12 +200,12 @@ def find_gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> i
 
 @inline_kernel
 def fill_unpromised_nodes(
-    bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints
+    bits: Ints, stride: int, ready: Ints, first: int, end_map: int, usable: Ints
 ) -> None:
-    """Fill `usable` with the nodes of `ready` that are in all maps of [first, behind)."""
+    """Fill `usable` with the nodes of `ready` that are in all maps of [first, end_map)."""
     for w in range(ready.size):
         word = ready[w]
-        for i in range(w * room + first, w * room + behind):
+        for i in range(w * stride + first, w * stride + end_map):
             word &= bits[i]
         usable[w] = word
 
@@ -211,13 +213,13 @@ def fill_unpromised_nodes(
 @inline_kernel
 def is_free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Return whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
-    at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
+    begins, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
     grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
     begin, end = begin // grid * grid, round_plan_end(site, end)
-    m = find_map_at(at, maps, 0, begin)
-    while m < maps and at[m] < end:
+    m = find_map_at(begins, maps, 0, begin)
+    while m < maps and begins[m] < end:
         for w in range(site[SITE_WORDS]):
-            if chosen[w] & ~bits[w * at.size + m]:
+            if chosen[w] & ~bits[w * begins.size + m]:
                 return False
         m += 1
     return True

@@ -39,21 +39,21 @@ def begin_walk(state: Ints, work: Ints) -> None:
 
 
 @kernel
-def limit_walk(state: Ints, site: Ints, work: Ints, most: int) -> None:
-    """Let a walk that has just begun end after the first `most` jobs in order."""
+def limit_walk(state: Ints, site: Ints, work: Ints, most_jobs: int) -> None:
+    """Let a walk that has just begun end after the first `most_jobs` jobs in order."""
     i, j = work[WALK_OLD], work[WALK_YOUNG]
     old, young = work[LAST_OLD] - i + 1, work[LAST_YOUNG] - j + 1
-    if old + young <= most:
+    if old + young <= most_jobs:
         return
-    # Find how many of the `most` jobs are old, by halving: each old one more is one young one less.
-    low, high = max(0, most - young), min(most, old)
+    # Find how many of these jobs are old, by halving: each old one more is one young one less.
+    low, high = max(0, most_jobs - young), min(most_jobs, old)
     while low < high:
         middle = (low + high) >> 1
-        if is_old_first(state, site, i + middle, j + most - middle - 1):
+        if is_old_first(state, site, i + middle, j + most_jobs - middle - 1):
             low = middle + 1
         else:
             high = middle
-    work[LAST_OLD], work[LAST_YOUNG] = i + low - 1, j + most - low - 1
+    work[LAST_OLD], work[LAST_YOUNG] = i + low - 1, j + most_jobs - low - 1
 
 
 @kernel
@@ -99,12 +99,12 @@ def pass_place(state: Ints, work: Ints, place: int) -> None:
 
 
 @kernel
-def find_run_end(state: Ints, site: Ints, work: Ints, place: int, most: int) -> int:
-    """Return the end of a run of jobs from `place`, the current one: at most `most` jobs of one
-    part whose turns follow each other. No job of the run but the first has a mark."""
+def find_run_end(state: Ints, site: Ints, work: Ints, place: int, most_jobs: int) -> int:
+    """Return the end of a run of jobs from `place`, the current one: at most `most_jobs` jobs of
+    one part whose turns follow each other. No job of the run but the first has a mark."""
     i, j, marks = work[WALK_OLD], work[WALK_YOUNG], column(state, QUEUE_MARK)
     old = int(place < state[YOUNG_FIRST])
-    end = min(place + most, get_part_bounds(state, old)[1])
+    end = min(place + most_jobs, get_part_bounds(state, old)[1])
     if j > work[LAST_YOUNG] if old else i > work[LAST_OLD]:
         end = min(end, (work[LAST_OLD] if old else work[LAST_YOUNG]) + 1)
     has_one_part = j >= get_part_bounds(state, 0)[1] if old else i >= get_part_bounds(state, 1)[1]

@@ -61,8 +61,8 @@ def schedule_passes(state: Ints, site: Ints) -> None:
         return
     # Passes keep the rhythm of the last one. The first pass comes at a multiple of the interval.
     origin = last if last != -FAR else 0
-    due = origin + (state[NOW] - origin + interval - 1) // interval * interval
-    state[BACKFILL_AT] = min(state[BACKFILL_AT], max(due, last + interval))
+    due_at = origin + (state[NOW] - origin + interval - 1) // interval * interval
+    state[BACKFILL_AT] = min(state[BACKFILL_AT], max(due_at, last + interval))
 
 
 @kernel

@@ -105,7 +105,7 @@ from mirage.simulator.state.usage_limits import (
 )
 
 REFUSAL_TOO_MANY = 1
-"""Over MaxSubmitJobsPU; the others are found when the workload is made (workload.REFUSALS)."""
+"""Over MaxSubmitJobsPU. The workload finds all other reasons (workload.REFUSALS)."""
 
 
 @kernel
@@ -226,7 +226,7 @@ def free_slot(state: Ints, slot: int) -> None:
 
 @kernel
 def apply_extras(state: Ints, slot: int, extras: Ints) -> None:
-    """Apply the job's extras: the number of dependencies, these; the number of nodes, these."""
+    """Apply the job's extras: its dependencies after their number, then its nodes after theirs."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = 3 * extras[i]
     add_dependencies(state, slot, extras[i + 1 : i + 1 + n])

@@ -7,7 +7,7 @@ are a linked chain of cells, so memory grows with the jobs and not with the mach
 from typing import Final
 
 from mirage.domain.arrays import Ints
-from mirage.simulator.arrays.jit import inline_kernel, kernel, ones
+from mirage.simulator.arrays.jit import count_ones, inline_kernel, kernel
 from mirage.simulator.arrays.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -55,7 +55,7 @@ FULL: Final = (1 << WORD) - 1
 @inline_kernel
 def find_lowest_bit(word: int) -> int:
     """Return the number of the lowest bit set in a positive word."""
-    return ones((word & -word) - 1)
+    return count_ones((word & -word) - 1)
 
 
 @inline_kernel
@@ -90,7 +90,7 @@ def count_nodes(bits: Ints) -> int:
     """Return the number of nodes in the set."""
     n = 0
     for w in range(bits.size):
-        n += ones(bits[w])
+        n += count_ones(bits[w])
     return n
 
 
@@ -150,7 +150,7 @@ def find_fitting_nodes(
                 fitting_word |= word & -word
             word &= word - 1
         fitting[w] = fitting_word
-        n += ones(fitting_word)
+        n += count_ones(fitting_word)
     return n
 
 
@@ -164,7 +164,7 @@ def allocate_nodes(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
         word = chosen[w]
         if not word:
             continue
-        state[IDLE] -= ones(idle[w] & word)
+        state[IDLE] -= count_ones(idle[w] & word)
         idle[w] &= ~word
         while word:
             node = w * WORD + find_lowest_bit(word)
@@ -384,12 +384,12 @@ def sum_slice(values: Ints, first: int, end: int) -> int:
 
 @kernel
 def is_node_list_usable(
-    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, wanted: Ints
+    state: Ints, site: Ints, record: Ints, place: int, usable: Ints, wanted_nodes: Ints
 ) -> bool:
     """Return whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
     for node in range(site[SITE_NODES]):
-        if has_node(wanted, node) and not (
+        if has_node(wanted_nodes, node) and not (
             has_node(usable, node)
             and states[node] == UP
             and has_room_for_job(state, node, record, place)

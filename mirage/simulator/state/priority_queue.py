@@ -146,23 +146,23 @@ def insert_job(state: Ints, site: Ints, slot: int, is_old: int) -> None:
 @kernel
 def shift_places_back(state: Ints, first: int, end: int) -> None:
     """Move the jobs at the places [first, end) of all columns by one place towards the end."""
-    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        shift_back(cut(section(state, which), first, end + 1))
+    for section_number in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_back(cut(section(state, section_number), first, end + 1))
 
 
 @kernel
 def shift_places_ahead(state: Ints, first: int, end: int) -> None:
     """Move the jobs at the places [first, end) of all columns by one place towards the
     beginning."""
-    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        shift_ahead(cut(section(state, which), first - 1, end))
+    for section_number in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_ahead(cut(section(state, section_number), first - 1, end))
 
 
 @kernel
 def move_places(state: Ints, first: int, end: int, shift: int) -> None:
     """Move the jobs at the places [first, end) of all columns by `shift` places."""
-    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        values = section(state, which)
+    for section_number in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        values = section(state, section_number)
         if shift > 0:
             for i in range(end - 1, first - 1, -1):
                 values[i + shift] = values[i]

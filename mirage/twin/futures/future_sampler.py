@@ -26,14 +26,14 @@ from mirage.twin.futures.run_time_distribution import (
 from mirage.twin.futures.submission_history import NONE, SubmissionHistory, Submissions
 
 _WAITS = -1.0
-"""The share `least` of a job that has not started. Its run time may be 0."""
+"""The share `elapsed_share` of a job that has not started. Its run time may be 0."""
 _DRAWN = -1.0
-"""The share `known` of a job whose run time is drawn."""
+"""The share `run_share` of a job whose run time is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Settings that say how futures are drawn."""
+    """The settings of the draws of futures."""
 
     days: int = 7
     """The number of last days from which the days to come are drawn. A week has each weekday
@@ -49,24 +49,28 @@ class Resampling:
 class RecentSubmissions:
     """The submissions of the last days, from which future submissions are cut."""
 
-    def __init__(self, history: SubmissionHistory, now: int, how: Resampling) -> None:
-        seen = max(1, (now - history.since) // DAY_S)
-        self._days = min(how.days, seen)
-        self._now, self._how = now, how
+    def __init__(self, history: SubmissionHistory, now: int, resampling: Resampling) -> None:
+        known_days = max(1, (now - history.since) // DAY_S)
+        self._days = min(resampling.days, known_days)
+        self._now, self._resampling = now, resampling
         past = history.list_submissions(now - self._days * DAY_S, now)
-        used, self._kind = np.unique(past.kind, return_inverse=True)
-        self.kinds: list[SimJob] = [history.kinds.jobs[k] for k in used]
+        used_kinds, self._kind = np.unique(past.kind, return_inverse=True)
+        self.kinds: list[SimJob] = [history.kinds.jobs[k] for k in used_kinds]
         self._at = past.at.copy()
         self._cancelled_after = np.where(_mark_cancelled(past), past.end - past.at, NONE)
         limits = _clamp_limits(np.array([job.time_limit_s for job in self.kinds], dtype=np.int64))
         limits = limits[self._kind]
-        groups = np.array([history.kinds.groups[k] for k in used], dtype=np.int64).reshape(-1, 3)
+        groups = np.array([history.kinds.groups[k] for k in used_kinds], dtype=np.int64).reshape(
+            -1, 3
+        )
         ran_s = np.where(past.end == NONE, now, past.end) - past.start
         share = np.clip(ran_s / limits, 0.0, 1.0)
-        ran = (past.end != NONE) & (past.start != NONE)
-        least = np.where(past.start == NONE, _WAITS, share)
+        has_run = (past.end != NONE) & (past.start != NONE)
+        elapsed_share = np.where(past.start == NONE, _WAITS, share)
         groups = groups[self._kind]
-        self.jobs = RunTimeInputs(groups, limits, least, np.where(ran, share, _DRAWN), groups[:, 1])
+        self.jobs = RunTimeInputs(
+            groups, limits, elapsed_share, np.where(has_run, share, _DRAWN), groups[:, 1]
+        )
 
     def cut_blocks(
         self, since: int, until: int, rng: np.random.Generator
@@ -74,11 +78,11 @@ class RecentSubmissions:
         """Return the rows of the past that arrive in (since, until], in the order of arrival,
         and their instants."""
         rows, instants = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.int64)]
-        for begin in range(since, until, self._how.block_s):
-            ago = int(rng.integers(1, self._days + 1)) * DAY_S
-            source = self._now + (begin - self._now) % DAY_S - ago
+        for begin in range(since, until, self._resampling.block_s):
+            ago_s = int(rng.integers(1, self._days + 1)) * DAY_S
+            source = self._now + (begin - self._now) % DAY_S - ago_s
             first, last = np.searchsorted(
-                self._at, (source, source + self._how.block_s), side="right"
+                self._at, (source, source + self._resampling.block_s), side="right"
             )
             rows.append(np.arange(first, last))
             instants.append(self._at[first:last] - source + begin)
@@ -100,20 +104,23 @@ class FutureSampler:
         recent: RecentSubmissions,
         run_times: RunTimeDistribution,
         predecessors: Collection[tuple[str, int]],
-        how: Resampling,
+        resampling: Resampling,
     ) -> None:
         """`predecessors`: user and start (epoch seconds) of the running links with a successor,
         which run on until their limits. Jobs that are added to the present afterwards change no
         draw."""
         self.now = present.now
-        self._recent, self._how = recent, how
+        self._recent, self._resampling = recent, resampling
         self._live = _LiveJobs(present, run_times, predecessors)
         self._shares: RunShares = run_times.build_shares()
         live, past = self._live.jobs, recent.jobs
-        users, of_rows = np.unique(np.concatenate([live.users, past.users]), return_inverse=True)
-        of_live, of_past = np.split(of_rows, [len(live.users)])
+        users, user_rows = np.unique(np.concatenate([live.users, past.users]), return_inverse=True)
+        live_users, past_users = np.split(user_rows, [len(live.users)])
         self._users = len(users)
-        self._now_jobs, self._past_jobs = live._replace(users=of_live), past._replace(users=of_past)
+        self._now_jobs, self._past_jobs = (
+            live._replace(users=live_users),
+            past._replace(users=past_users),
+        )
 
     def draw_future(self, rng: np.random.Generator) -> "SampledFuture":
         """Draw one more future. Its arrivals are drawn only as far as they are asked for."""
@@ -123,24 +130,24 @@ class FutureSampler:
         """float64[users, 2] in [0, 1): the random numbers that jobs of one user share."""
         return rng.random((self._users, 2))
 
-    def draw_run_times(self, of_users: Floats, rng: np.random.Generator) -> Ints:
+    def draw_run_times(self, user_dice: Floats, rng: np.random.Generator) -> Ints:
         """Draw how long every live job runs: int64[slots]."""
         rows = np.arange(len(self._now_jobs.limit_s))
-        return self._live.place_in_slots(self._draw(self._now_jobs, rows, of_users, rng))
+        return self._live.place_in_slots(self._draw(self._now_jobs, rows, user_dice, rng))
 
     def draw_arrivals(
-        self, since: int, until: int, of_users: Floats, rng: np.random.Generator
+        self, since: int, until: int, user_dice: Floats, rng: np.random.Generator
     ) -> Arrivals:
         """Draw the jobs that arrive in (since, until]."""
         rows, at = self._recent.cut_blocks(since, until, rng)
-        run_s = self._draw(self._past_jobs, rows, of_users, rng)
+        run_s = self._draw(self._past_jobs, rows, user_dice, rng)
         return self._recent.build_arrivals(rows, at, run_s)
 
     def _draw(
-        self, jobs: RunTimeInputs, rows: Ints, of_users: Floats, rng: np.random.Generator
+        self, jobs: RunTimeInputs, rows: Ints, user_dice: Floats, rng: np.random.Generator
     ) -> Ints:
         own = rng.random((len(rows), 3))
-        return draw_run_times(self._shares, jobs, rows, of_users, own, self._how.together)
+        return draw_run_times(self._shares, jobs, rows, user_dice, own, self._resampling.together)
 
 
 class SampledFuture:
@@ -150,19 +157,19 @@ class SampledFuture:
     drawn only as far as they are asked for.
     """
 
-    def __init__(self, futures: FutureSampler, rng: np.random.Generator) -> None:
-        self._futures, self._rng = futures, rng
-        self._of_users = futures.draw_user_dice(rng)
-        self.run_s = futures.draw_run_times(self._of_users, rng)
+    def __init__(self, sampler: FutureSampler, rng: np.random.Generator) -> None:
+        self._sampler, self._rng = sampler, rng
+        self._user_dice = sampler.draw_user_dice(rng)
+        self.run_s = sampler.draw_run_times(self._user_dice, rng)
         """int64[slots]."""
-        self._until = futures.now
+        self._until = sampler.now
         self._parts: list[Arrivals] = []
 
     def draw_arrivals(self, until: int) -> Arrivals:
         """Draw the jobs that arrive by an instant."""
         if until > self._until:
-            more = self._futures.draw_arrivals(self._until, until, self._of_users, self._rng)
-            self._parts.append(more)
+            arrivals = self._sampler.draw_arrivals(self._until, until, self._user_dice, self._rng)
+            self._parts.append(arrivals)
             self._until = until
         return join_arrivals(self._parts)
 
@@ -178,32 +185,34 @@ class _LiveJobs:
     ) -> None:
         live, users = present.live, present.users
         self._slots = np.flatnonzero(live[:, layout.PHASE] != layout.PHASE_FREE)
-        here = live[self._slots]
-        runs = here[:, layout.PHASE] == layout.PHASE_RUNNING
-        limits = here[:, layout.LIMIT].copy()
-        elapsed_s = present.now - here[:, layout.START]
-        owners = [users[a] for a in here[:, layout.ASSOCIATION]]
+        records = live[self._slots]
+        is_running = records[:, layout.PHASE] == layout.PHASE_RUNNING
+        limits = records[:, layout.LIMIT].copy()
+        elapsed_s = present.now - records[:, layout.START]
+        owners = [users[a] for a in records[:, layout.ASSOCIATION]]
         groups = [
             run_times.assign_groups(user, limit_s, nodes)
             for user, limit_s, nodes in zip(
-                owners, limits.tolist(), here[:, layout.NODES].tolist(), strict=True
+                owners, limits.tolist(), records[:, layout.NODES].tolist(), strict=True
             )
         ]
         clamped = _clamp_limits(limits)
-        least = np.where(runs, elapsed_s / clamped, _WAITS)
+        elapsed_share = np.where(is_running, elapsed_s / clamped, _WAITS)
         # Links go on for as long as they may: that is why there is a chain.
-        starts = here[:, layout.START].tolist()
-        links = [job in predecessors for job in zip(owners, starts, strict=True)]
-        known = np.where(runs & np.array(links, dtype=bool), 1.0, _DRAWN)
-        numbers = np.array(groups, dtype=np.int64).reshape(-1, 3)
-        self.jobs = RunTimeInputs(numbers, clamped, least, known, numbers[:, 1])
+        starts = records[:, layout.START].tolist()
+        is_link = [job in predecessors for job in zip(owners, starts, strict=True)]
+        run_share = np.where(is_running & np.array(is_link, dtype=bool), 1.0, _DRAWN)
+        group_numbers = np.array(groups, dtype=np.int64).reshape(-1, 3)
+        self.jobs = RunTimeInputs(
+            group_numbers, clamped, elapsed_share, run_share, group_numbers[:, 1]
+        )
         self._room = len(live)
 
     def place_in_slots(self, run_s: Ints) -> Ints:
         """Return the run times by slot, int64[slots]."""
-        of_slots = np.zeros(self._room, dtype=np.int64)
-        of_slots[self._slots] = run_s
-        return of_slots
+        slot_run_s = np.zeros(self._room, dtype=np.int64)
+        slot_run_s[self._slots] = run_s
+        return slot_run_s
 
 
 def _clamp_limits(time_limit_s: Ints) -> Ints:

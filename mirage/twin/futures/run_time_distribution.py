@@ -33,43 +33,46 @@ class RunShares(NamedTuple):
     """The shares of their limits that the latest jobs of each group ran, ascending."""
 
     own: Floats
-    """[groups, OWN_KEPT], filled up to `own_held`."""
-    own_held: Ints
+    """[groups, OWN_KEPT], filled up to `own_counts`."""
+    own_counts: Ints
     all: Floats
     """[classes, ALL_KEPT]."""
-    all_held: Ints
+    all_counts: Ints
 
 
 class RingBuffers:
     """The latest values of each of a growing number of groups."""
 
-    __slots__ = ("_seen", "_values")
+    __slots__ = ("_added", "_values")
 
-    def __init__(self, groups: int, kept: int) -> None:
-        self._values: Floats = np.full((groups, kept), np.inf)
-        self._seen: Ints = np.zeros(groups, dtype=np.int64)
+    def __init__(self, groups: int, size: int) -> None:
+        self._values: Floats = np.full((groups, size), np.inf)
+        self._added: Ints = np.zeros(groups, dtype=np.int64)
 
     def add_value(self, group: int, value: float) -> None:
-        if group >= len(self._seen):
+        if group >= len(self._added):
             self._make_room(group)
-        self._values[group, self._seen[group] % self._values.shape[1]] = value
-        self._seen[group] += 1
+        self._values[group, self._added[group] % self._values.shape[1]] = value
+        self._added[group] += 1
 
     def sort_values(self) -> tuple[Floats, Ints]:
-        """[groups, kept], and how many of each are values; what is empty stands behind them."""
-        return np.sort(self._values, axis=1), np.minimum(self._seen, self._values.shape[1])
+        """Return the values of each group, ascending, [groups, size], and how many values each has.
+
+        Empty places are infinite, so that they come last.
+        """
+        return np.sort(self._values, axis=1), np.minimum(self._added, self._values.shape[1])
 
     def fork(self) -> "RingBuffers":
-        twin = RingBuffers.__new__(RingBuffers)
-        twin._values, twin._seen = self._values.copy(), self._seen.copy()  # noqa: SLF001 - of its own kind
-        return twin
+        copy = RingBuffers.__new__(RingBuffers)
+        copy._values, copy._added = self._values.copy(), self._added.copy()  # noqa: SLF001 - of its own kind
+        return copy
 
     def _make_room(self, group: int) -> None:
-        more = max(group + 1, 2 * len(self._seen)) - len(self._seen)
+        missing = max(group + 1, 2 * len(self._added)) - len(self._added)
         self._values = np.concatenate(
-            [self._values, np.full((more, self._values.shape[1]), np.inf)]
+            [self._values, np.full((missing, self._values.shape[1]), np.inf)]
         )
-        self._seen = np.concatenate([self._seen, np.zeros(more, dtype=np.int64)])
+        self._added = np.concatenate([self._added, np.zeros(missing, dtype=np.int64)])
 
 
 class RunTimeDistribution:
@@ -83,7 +86,8 @@ class RunTimeDistribution:
         self._all = RingBuffers(_CLASSES, ALL_KEPT)
 
     def assign_groups(self, user: str, time_limit_s: int, nodes: int) -> tuple[int, int, int]:
-        """The numbers of a job's groups: its user's like jobs, its user's, everybody's."""
+        """Return the numbers of a job's groups: its user's like jobs, all jobs of its user, and
+        everybody's jobs of about its limit."""
         numbers = self._numbers
         like = numbers.setdefault((user, time_limit_s, nodes), len(numbers))
         own = numbers.setdefault((user, 0, 0), len(numbers))
@@ -99,19 +103,19 @@ class RunTimeDistribution:
 
     def build_shares(self) -> RunShares:
         """Build the shares that draws are made from, as of the latest end."""
-        # Groups that have a number and no end yet are asked about too.
-        own, held = self._own.sort_values()
-        missing = max(0, len(self._numbers) - len(held))
+        # A draw may ask for a group that has a number and no end yet.
+        own, counts = self._own.sort_values()
+        missing = max(0, len(self._numbers) - len(counts))
         own = np.concatenate([own, np.full((missing, OWN_KEPT), np.inf)])
-        held = np.concatenate([held, np.zeros(missing, dtype=np.int64)])
-        return RunShares(own, held, *self._all.sort_values())
+        counts = np.concatenate([counts, np.zeros(missing, dtype=np.int64)])
+        return RunShares(own, counts, *self._all.sort_values())
 
     def fork(self) -> "RunTimeDistribution":
         """Return an independent copy."""
-        twin = RunTimeDistribution.__new__(RunTimeDistribution)
-        twin._numbers = self._numbers  # noqa: SLF001 - of its own kind
-        twin._own, twin._all = self._own.fork(), self._all.fork()  # noqa: SLF001
-        return twin
+        copy = RunTimeDistribution.__new__(RunTimeDistribution)
+        copy._numbers = self._numbers  # noqa: SLF001 - of its own kind
+        copy._own, copy._all = self._own.fork(), self._all.fork()  # noqa: SLF001
+        return copy
 
 
 def clamp_limit(time_limit_s: int) -> int:
@@ -125,38 +129,41 @@ def _find_limit_class(time_limit_s: int) -> int:
 
 
 @allocating_kernel
-def count_beyond(values: Floats, held: int, least: float) -> int:
-    """Count those of the first `held` values, ascending, that are greater than `least`."""
-    low, high = 0, held
+def count_beyond(values: Floats, count: int, least: float) -> int:
+    """Count those of the first `count` values, ascending, that are greater than `least`."""
+    low, high = 0, count
     while low < high:
         middle = (low + high) // 2
         if values[middle] > least:
             high = middle
         else:
             low = middle + 1
-    return held - low
+    return count - low
 
 
 @allocating_kernel
-def draw_share(shares: RunShares, group: Ints, least: float, which: float, die: float) -> float:
-    """One share of its limit for a job, beyond `least`. 1.0 where nothing ever ran so long.
+def draw_share(
+    shares: RunShares, group: Ints, elapsed_share: float, group_die: float, run_die: float
+) -> float:
+    """Draw the share of its limit that a job runs, beyond `elapsed_share`.
 
-    `group`: int64[3] of `RunTimeDistribution.assign_groups`; `which`, `die` in [0, 1): which group
-    the job goes by, and which of its runs, the shortest for 0.
+    Returns 1.0 if no run was so long. `group`: int64[3] of `RunTimeDistribution.assign_groups`.
+    `group_die`, in [0, 1), chooses the group that the job goes by; `run_die`, in [0, 1), chooses
+    one of its runs, the shortest for 0.
     """
     like, own, everybody = group
-    of_like = count_beyond(shares.own[like], shares.own_held[like], least)
-    of_own = count_beyond(shares.own[own], shares.own_held[own], least)
-    of_all = count_beyond(shares.all[everybody], shares.all_held[everybody], least)
-    towards = PRIOR / (shares.own_held[own] + PRIOR)
-    all_mass = PRIOR * towards * of_all / max(1, shares.all_held[everybody])
-    point = which * (of_like + towards * of_own + all_mass)
-    if point < of_like:
-        return _pick_value(shares.own[like], shares.own_held[like], of_like, die)
-    if point < of_like + towards * of_own:
-        return _pick_value(shares.own[own], shares.own_held[own], of_own, die)
-    if of_all:
-        return _pick_value(shares.all[everybody], shares.all_held[everybody], of_all, die)
+    like_count = count_beyond(shares.own[like], shares.own_counts[like], elapsed_share)
+    own_count = count_beyond(shares.own[own], shares.own_counts[own], elapsed_share)
+    all_count = count_beyond(shares.all[everybody], shares.all_counts[everybody], elapsed_share)
+    own_weight = PRIOR / (shares.own_counts[own] + PRIOR)
+    all_weight = PRIOR * own_weight * all_count / max(1, shares.all_counts[everybody])
+    point = group_die * (like_count + own_weight * own_count + all_weight)
+    if point < like_count:
+        return _pick_value(shares.own[like], shares.own_counts[like], like_count, run_die)
+    if point < like_count + own_weight * own_count:
+        return _pick_value(shares.own[own], shares.own_counts[own], own_count, run_die)
+    if all_count:
+        return _pick_value(shares.all[everybody], shares.all_counts[everybody], all_count, run_die)
     return 1.0
 
 
@@ -167,37 +174,44 @@ class RunTimeInputs(NamedTuple):
     """[n, 3] of `RunTimeDistribution.assign_groups`."""
     limit_s: Ints
     """The time limit that shares refer to (`clamp_limit`)."""
-    least: Floats
+    elapsed_share: Floats
     """The share of its limit that a job has run so far; below 0: it has not started."""
-    known: Floats
-    """The share of its limit that it runs in all; below 0: that is to be drawn."""
+    run_share: Floats
+    """The share of its limit that the job runs in all; below 0: the share is to be drawn."""
     users: Ints
-    """Whose it is: the row of the random numbers that its user's jobs share."""
+    """The row of the random numbers that the jobs of the same user share."""
 
 
 @allocating_kernel
 def draw_run_times(
-    shares: RunShares, jobs: RunTimeInputs, rows: Ints, shared: Floats, own: Floats, together: float
+    shares: RunShares,
+    jobs: RunTimeInputs,
+    rows: Ints,
+    user_dice: Floats,
+    own_dice: Floats,
+    together: float,
 ) -> Ints:
-    """The run times of some rows of `jobs` in one future: int64[rows], seconds.
+    """Draw the run times of some rows of `jobs` in one future: int64[rows], seconds.
 
-    A job that needs all of its limit is ended by the limit, whatever the limit is. `shared`:
-    float64[users, 2]; `own`: float64[rows, 3], all in [0, 1). The probability is `together` that a
+    A job that needs all of its limit is ended by the limit, whatever the limit is. `user_dice`:
+    float64[users, 2]; `own_dice`: float64[rows, 3], all in [0, 1). With probability `together` a
     job goes by its user's numbers.
     """
     run_s = np.empty(len(rows), dtype=np.int64)
     for i in range(len(rows)):
         row = rows[i]
-        share = jobs.known[row]
+        share = jobs.run_share[row]
         if share < 0.0:
-            which, die = own[i, 0], own[i, 1]
-            if own[i, 2] < together:
-                which, die = shared[jobs.users[row], 0], shared[jobs.users[row], 1]
-            share = draw_share(shares, jobs.groups[row], jobs.least[row], which, die)
+            group_die, run_die = own_dice[i, 0], own_dice[i, 1]
+            if own_dice[i, 2] < together:
+                group_die, run_die = user_dice[jobs.users[row], 0], user_dice[jobs.users[row], 1]
+            share = draw_share(
+                shares, jobs.groups[row], jobs.elapsed_share[row], group_die, run_die
+            )
         run_s[i] = FAR >> 1 if share >= 1.0 else int(np.rint(share * jobs.limit_s[row]))
     return run_s
 
 
 @allocating_kernel
-def _pick_value(values: Floats, held: int, beyond_least: int, die: float) -> float:
-    return float(values[held - beyond_least + int(die * beyond_least)])
+def _pick_value(values: Floats, count: int, beyond_least: int, run_die: float) -> float:
+    return float(values[count - beyond_least + int(run_die * beyond_least)])

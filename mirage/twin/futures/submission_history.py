@@ -37,7 +37,7 @@ class Submissions:
 
 
 class JobKinds:
-    """The jobs that have been submitted, without what is one job's own. Forks share one."""
+    """The submitted jobs by the requests of their users, without instants. Forks share one."""
 
     __slots__ = ("_numbers", "groups", "jobs")
 
@@ -45,7 +45,7 @@ class JobKinds:
         self._numbers: dict[SimJob, int] = {}
         self.jobs: list[SimJob] = []
         self.groups: list[tuple[int, int, int]] = []
-        """Of `RunTimeDistribution.assign_groups`."""
+        """The groups of each job (`RunTimeDistribution.assign_groups`)."""
 
     def assign_number(self, job: SimJob, run_times: RunTimeDistribution) -> int:
         kind = _build_kind(job)
@@ -62,7 +62,7 @@ class SubmissionHistory:
     __slots__ = ("_count", "_first_id", "_rows", "_under_way", "kinds", "run_times", "since")
 
     def __init__(self, since: int) -> None:
-        """Everything that was submitted after `since` will be told."""
+        """`since`: epoch seconds. The caller records every job that was submitted after it."""
         self.since = since
         self.kinds = JobKinds()
         self.run_times = RunTimeDistribution()
@@ -79,12 +79,12 @@ class SubmissionHistory:
     ) -> "SubmissionHistory":
         """Build the history of every job from accounting: all events up to `now`, in order."""
         history = cls(since)
-        for at, _, job_id, what, job in sorted(_iterate_events(jobs, now), key=itemgetter(0, 1, 2)):
-            if what is EventKind.SUBMITTED:
+        for at, _, job_id, kind, job in sorted(_iterate_events(jobs, now), key=itemgetter(0, 1, 2)):
+            if kind is EventKind.SUBMITTED:
                 history.record_submit(at, job_id, build_submitted_job(params, job))
-            elif what is EventKind.STARTED:
+            elif kind is EventKind.STARTED:
                 history.record_start(at, job_id)
-            elif what is EventKind.REQUEUED:
+            elif kind is EventKind.REQUEUED:
                 history.record_start(NONE, job_id)
             else:
                 history.record_end(at, job_id)
@@ -142,11 +142,11 @@ class SubmissionHistory:
 
     def fork(self) -> "SubmissionHistory":
         """Return an independent copy. Both share the numbers of kinds."""
-        twin = SubmissionHistory.__new__(SubmissionHistory)
-        twin.since, twin.kinds, twin.run_times = self.since, self.kinds, self.run_times.fork()
-        twin._rows, twin._count = self._rows.copy(), self._count  # noqa: SLF001 - of its own kind
-        twin._first_id, twin._under_way = self._first_id, dict(self._under_way)  # noqa: SLF001
-        return twin
+        copy = SubmissionHistory.__new__(SubmissionHistory)
+        copy.since, copy.kinds, copy.run_times = self.since, self.kinds, self.run_times.fork()
+        copy._rows, copy._count = self._rows.copy(), self._count  # noqa: SLF001 - of its own kind
+        copy._first_id, copy._under_way = self._first_id, dict(self._under_way)  # noqa: SLF001
+        return copy
 
     def _find_place(self, job_id: int) -> int | None:
         row = self._under_way.get(job_id)
@@ -155,14 +155,16 @@ class SubmissionHistory:
     def _make_room(self, now: int) -> None:
         """Forget jobs that are old and over. If the arrays are still more than half full, double
         their size."""
-        old = int(np.searchsorted(self._rows[:, _AT], now - KEPT_S))
-        under_way = min(self._under_way.values(), default=self._first_id + old) - self._first_id
-        gone = min(old, under_way)
-        kept = self._rows[gone:]
-        room = len(self._rows) * (2 if 2 * len(kept) > len(self._rows) else 1)
-        self._rows = np.full((room, _COLUMNS), NONE, dtype=np.int64)
-        self._rows[: len(kept)] = kept
-        self._first_id, self._count = self._first_id + gone, len(kept)
+        old_rows = int(np.searchsorted(self._rows[:, _AT], now - KEPT_S))
+        under_way = (
+            min(self._under_way.values(), default=self._first_id + old_rows) - self._first_id
+        )
+        forgotten = min(old_rows, under_way)
+        remaining = self._rows[forgotten:]
+        size = len(self._rows) * (2 if 2 * len(remaining) > len(self._rows) else 1)
+        self._rows = np.full((size, _COLUMNS), NONE, dtype=np.int64)
+        self._rows[: len(remaining)] = remaining
+        self._first_id, self._count = self._first_id + forgotten, len(remaining)
 
 
 def _build_kind(job: SimJob) -> SimJob:
@@ -186,8 +188,11 @@ def _build_kind(job: SimJob) -> SimJob:
 def _iterate_events(
     jobs: Iterable[Job], now: int
 ) -> Iterable[tuple[int, int, int, EventKind, Job]]:
-    """(instant, order within it, job id, what, job). Of a job that was requeued accounting has a
-    record for each run; it was submitted once, and only its last run is over."""
+    """Iterate over (instant, order within the instant, job id, kind, job).
+
+    Accounting has a record for each run of a requeued job. The job was submitted once, and only its
+    last run is its end.
+    """
     requeued = set[int]()
     for job in sorted(jobs, key=attrgetter("submit")):
         job_id = int(job.job_id)
@@ -196,7 +201,7 @@ def _iterate_events(
         if job.start is not None and job.start <= now:
             yield job.start, 1, job_id, EventKind.STARTED, job
         if job.state.has_ended and job.end is not None and job.end <= now:
-            again = job.state is JobState.REQUEUED
-            what = EventKind.REQUEUED if again else EventKind.ENDED
-            (requeued.add if again else requeued.discard)(job_id)
-            yield job.end, 2, job_id, what, job
+            is_requeue = job.state is JobState.REQUEUED
+            kind = EventKind.REQUEUED if is_requeue else EventKind.ENDED
+            (requeued.add if is_requeue else requeued.discard)(job_id)
+            yield job.end, 2, job_id, kind, job

@@ -12,7 +12,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.query_gate import BackoffSettings
 from mirage.slurm.text import dependency
-from tests.support.cluster.slurm_rig import SlurmRig, put_on_path, uid_of
+from tests.support.cluster.slurm_rig import SlurmRig, get_uid, put_on_path
 
 pytestmark = pytest.mark.slurm
 
@@ -85,13 +85,13 @@ def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig
     standby = slurm_rig.submit(f"--dependency={behind}", "--job-name=own")
     shown = _dependency(slurm_rig, standby)
     rest = dependency.remove_own_term(shown, slurm_rig.predecessor)
-    slurm_rig.cluster.free_standby(standby, owner=uid_of("alice"), dependency=rest)
+    slurm_rig.cluster.free_standby(standby, owner=get_uid("alice"), dependency=rest)
     freed = _dependency(slurm_rig, standby)
     assert sorted(freed.split(",")) == sorted(rest.split(","))
     assert not dependency.has_own_term(freed, slurm_rig.predecessor)
     slurm_rig.cluster.set_dependency(
         standby,
-        owner=uid_of("alice"),
+        owner=get_uid("alice"),
         dependency=dependency.add_own_term(freed, slurm_rig.predecessor),
     )
     assert dependency.has_own_term(_dependency(slurm_rig, standby), slurm_rig.predecessor)
@@ -99,21 +99,21 @@ def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig
 
 def test_a_users_own_node_list_stays(slurm_rig: SlurmRig) -> None:
     standby = slurm_rig.submit(f"--dependency=afterany:{slurm_rig.predecessor}", "--nodelist=gpu01")
-    slurm_rig.cluster.free_standby(standby, owner=uid_of("alice"), dependency="")
+    slurm_rig.cluster.free_standby(standby, owner=get_uid("alice"), dependency="")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
 
 
 def test_a_pin_is_taken_back_by_free_and_by_hold(slurm_rig: SlurmRig) -> None:
-    slurm_rig.crowd()
+    slurm_rig.fill_free_node()
     cluster, standby = slurm_rig.cluster, slurm_rig.standby
     behind = f"afterany:{slurm_rig.predecessor}"
-    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+    cluster.pin_standby(standby, owner=get_uid("alice"), dependency="", node_list="gpu01")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
-    cluster.set_dependency(standby, owner=uid_of("alice"), dependency=behind)
+    cluster.set_dependency(standby, owner=get_uid("alice"), dependency=behind)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
-    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+    cluster.pin_standby(standby, owner=get_uid("alice"), dependency="", node_list="gpu01")
     # Another process, which does not know who pinned it, is told.
-    SlurmCli().free_standby(standby, owner=uid_of("alice"), dependency="", unpin=True)
+    SlurmCli().free_standby(standby, owner=get_uid("alice"), dependency="", unpin=True)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
 
 
@@ -124,11 +124,11 @@ def test_of_nodes_that_do_not_fit_the_queue_tells_and_letting_it_off_mends_it(
     cluster, behind = slurm_rig.cluster, f"afterany:{slurm_rig.predecessor}"
     nodes = _shown(slurm_rig, slurm_rig.predecessor).node_list
     standby = slurm_rig.submit(f"--dependency={behind}", f"--exclude={nodes}")
-    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list=nodes)
+    cluster.pin_standby(standby, owner=get_uid("alice"), dependency="", node_list=nodes)
     slurm_rig.testbed.wait_until(
         lambda: _shown(slurm_rig, standby).reason == "BadConstraints", 30, "the scheduler's look"
     )
-    cluster.set_dependency(standby, owner=uid_of("alice"), dependency=behind)
+    cluster.set_dependency(standby, owner=get_uid("alice"), dependency=behind)
     held = _shown(slurm_rig, standby)
     assert held.priority != 0
     assert slurm_rig.testbed.job(standby)["ExcNodeList"] == nodes
@@ -144,7 +144,7 @@ def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: Slur
     )
     for move in (slurm_rig.cluster.hold_job, slurm_rig.cluster.release_job):
         with pytest.raises(JobChanged, match="BadConstraints"):
-            move(job_id, owner=uid_of("alice"))
+            move(job_id, owner=get_uid("alice"))
     shown = _shown(slurm_rig, job_id)
     assert (shown.reason, shown.priority) == ("BadConstraints", 0)
 
@@ -156,10 +156,10 @@ def _shown(rig: SlurmRig, job_id: JobId) -> Job:
 
 
 def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig) -> None:
-    slurm_rig.crowd()
+    slurm_rig.fill_free_node()
     half = ("-n1", "-t", "5", f"--dependency=afterany:{slurm_rig.predecessor}")
     leader = JobId(slurm_rig.testbed.sbatch(*half, ":", *half))
-    slurm_rig.cluster.free_standby(leader, owner=uid_of("alice"), dependency="")
+    slurm_rig.cluster.free_standby(leader, owner=get_uid("alice"), dependency="")
     for component in (leader, leader + 1):
         assert slurm_rig.testbed.job(component)["Dependency"] == "(null)"
     job = slurm_rig.cluster.fetch_queue().find_job(leader)
@@ -174,19 +174,19 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = SlurmCli(), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free_standby(standby, owner=uid_of("alice"), dependency="")
+        stranger.free_standby(standby, owner=get_uid("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+        stranger.pin_standby(standby, owner=get_uid("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused):
-        stranger.hold_job(standby, owner=uid_of("alice"))
+        stranger.hold_job(standby, owner=get_uid("alice"))
     with pytest.raises(ClusterRefused, match="permission denied"):
-        stranger.cancel_job(standby, owner=uid_of("alice"))
+        stranger.cancel_job(standby, owner=get_uid("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
 def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
-    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
-    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
+    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=get_uid("alice"))
+    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=get_uid("alice"))
 
 
 def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
@@ -196,9 +196,9 @@ def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: 
         with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
             cluster.fetch_queue()
         with pytest.raises(ClusterUnavailable):
-            cluster.free_standby(slurm_rig.standby, owner=uid_of("alice"), dependency="")
+            cluster.free_standby(slurm_rig.standby, owner=get_uid("alice"), dependency="")
         with pytest.raises(ClusterUnavailable):
-            cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
+            cluster.cancel_job(slurm_rig.standby, owner=get_uid("alice"))
     finally:
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(cluster), 30, "an answer")

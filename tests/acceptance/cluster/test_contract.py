@@ -32,11 +32,11 @@ class Rig(Protocol):
         """Let time pass until it holds; at most that long, or the test fails."""
         ...
 
-    def crowd(self) -> None:
+    def fill_free_node(self) -> None:
         """Fill every node, so that an eligible job does not start."""
         ...
 
-    def insist(self, node_list: str) -> JobId:
+    def submit_for_nodes(self, node_list: str) -> JobId:
         """A second standby, whose user asks for these nodes (--nodelist)."""
         ...
 
@@ -72,11 +72,11 @@ class SimulatedRig:
             self.cluster.advance(1)
         pytest.fail(f"not within {seconds} s")
 
-    def crowd(self) -> None:
+    def fill_free_node(self) -> None:
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=7200)
         self.cluster.advance(10)
 
-    def insist(self, node_list: str) -> JobId:
+    def submit_for_nodes(self, node_list: str) -> JobId:
         standby = SimJob(
             user="chain-abcd1234",
             exclusive=True,
@@ -146,7 +146,7 @@ def test_a_standby_waits_behind_its_predecessor(rig: Rig) -> None:
 
 
 def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
-    rig.crowd()
+    rig.fill_free_node()
     at = rig.cluster.read_clock()
     rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     standby = find(rig, rig.standby)
@@ -162,7 +162,7 @@ def test_a_freed_standby_starts_where_there_is_room(rig: Rig) -> None:
 
 
 def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
-    rig.crowd()
+    rig.fill_free_node()
     rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     rig.cluster.set_dependency(rig.standby, owner=owner_of(rig), dependency=behind(rig))
     standby = find(rig, rig.standby)
@@ -180,7 +180,7 @@ def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
 def test_a_standby_that_asks_for_nodes_itself_is_not_pinned_and_keeps_them(rig: Rig) -> None:
     """Though they are its predecessor's: unpinned, it would start anywhere."""
     nodes = find(rig, rig.predecessor).node_list
-    standby = rig.insist(nodes)
+    standby = rig.submit_for_nodes(nodes)
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
         rig.cluster.pin_standby(standby, owner=owner_of(rig), dependency="", node_list=nodes)
     assert find(rig, standby).dependency == f"{behind(rig)}(unfulfilled)"
@@ -291,7 +291,7 @@ def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
 
 
 def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None:
-    rig.crowd()
+    rig.fill_free_node()
     rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     rig.until(lambda: find(rig, rig.standby).planned_start is not None, 60)
     standby, predecessor = find(rig, rig.standby), find(rig, rig.predecessor)

@@ -19,7 +19,7 @@ from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.clients.restd.http import RestHttp
 from mirage.slurm.clients.restd.token import TokenFile
 from tests.support.cluster.rest_host import RestHost, build_version_options, running_slurmrestd
-from tests.support.cluster.slurm_rig import SlurmRig, uid_of
+from tests.support.cluster.slurm_rig import SlurmRig, get_uid
 
 pytestmark = pytest.mark.slurm
 T = TypeVar("T")
@@ -105,11 +105,11 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = rest_host.cluster("bob"), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free_standby(standby, owner=uid_of("alice"), dependency="")
+        stranger.free_standby(standby, owner=get_uid("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+        stranger.pin_standby(standby, owner=get_uid("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused, match="denied"):
-        stranger.cancel_job(standby, owner=uid_of("alice"))
+        stranger.cancel_job(standby, owner=get_uid("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
@@ -121,7 +121,7 @@ def test_a_users_environment_and_node_list_survive_the_moves(
     words = ("-n1", "-t", "5", "--nodelist=gpu02", "--export=ALL,MARK=a b", "-o", f"{folder}/out")
     own = f"--dependency=afterany:{slurm_rig.predecessor}"
     standby = JobId(testbed.sbatch(*words, own, run="env -0 | tr '\\0' '\\n'"))
-    cluster.free_standby(standby, owner=uid_of("alice"), dependency="")
+    cluster.free_standby(standby, owner=get_uid("alice"), dependency="")
     testbed.wait_until(lambda: testbed.state(standby) == "COMPLETED", 30, "the standby's end")
     assert testbed.job(standby)["ReqNodeList"] == "gpu02"
     assert "MARK=a b\n" in testbed.run(["cat", f"{folder}/out"], user="alice").stdout
@@ -167,7 +167,7 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
         with pytest.raises(ClusterUnavailable, match="connect to database"):
             impatient.fetch_job_records([slurm_rig.predecessor])
         with pytest.raises(ClusterUnavailable):
-            impatient.free_standby(slurm_rig.standby, owner=uid_of("alice"), dependency="")
+            impatient.free_standby(slurm_rig.standby, owner=get_uid("alice"), dependency="")
     finally:
         slurm_rig.testbed.start_dbd()
         slurm_rig.testbed.start_ctld()

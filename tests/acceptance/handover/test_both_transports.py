@@ -64,22 +64,22 @@ def test_a_service_hands_over(scene: Scene, transport: object) -> None:
 
         scene.mirage("mode", "act")
         _await(scene, lambda: _is_pinned(scene), "a standby that is pinned again")
-        node = scene.testbed.job(scene.ran("a")[0].job_id)["NodeList"]
+        node = scene.testbed.job(scene.list_runs("a")[0].job_id)["NodeList"]
         scene.let_end("a", 1)
         _await(scene, lambda: _begun(scene) == [1, 2], "link 2")
-        assert scene.testbed.job(scene.ran("a")[1].job_id)["NodeList"] == node
+        assert scene.testbed.job(scene.list_runs("a")[1].job_id)["NodeList"] == node
 
         # Released early, beside its predecessor; and refused, since its user asks for nodes.
         # Its time limit is within the most overlap that the scene's chains allow.
         scene.submit_chain("early", links=2, run_s=None, limit_min=200, policy="at-once")
-        _await(scene, lambda: len(scene.ran("early")) == 2, "a link that was released early")
+        _await(scene, lambda: len(scene.list_runs("early")) == 2, "a link that was released early")
         scene.submit_chain(
             "asks", links=2, run_s=None, limit_min=600, options=(*_WHOLE_NODE, "-w", "gpu08")
         )
         _await(scene, lambda: _refused(scene, "asks"), "a refused pin")
         for link in (2, 3):
             scene.let_end("a", link)
-        _await(scene, lambda: scene.finished("a", 3), "the end of the chain")
+        _await(scene, lambda: scene.is_finished("a", 3), "the end of the chain")
         assert _begun(scene) == [1, 2, 3]
 
 
@@ -88,7 +88,7 @@ def _await(scene: Scene, holds: object, what: str) -> None:
 
 
 def _begun(scene: Scene) -> list[int]:
-    return [run.link for run in scene.ran("a")]
+    return [run.link for run in scene.list_runs("a")]
 
 
 def _find_standby(scene: Scene) -> dict[str, str] | None:
@@ -98,7 +98,7 @@ def _find_standby(scene: Scene) -> dict[str, str] | None:
 
 def _is_pinned(scene: Scene) -> bool:
     standby = _find_standby(scene)
-    first = scene.testbed.job(scene.ran("a")[-1].job_id)["NodeList"]
+    first = scene.testbed.job(scene.list_runs("a")[-1].job_id)["NodeList"]
     return standby is not None and (standby["ReqNodeList"], standby["Dependency"]) == (
         first,
         "(null)",
@@ -107,7 +107,7 @@ def _is_pinned(scene: Scene) -> bool:
 
 def _is_held(scene: Scene) -> bool:
     standby = _find_standby(scene)
-    behind = f"afterany:{scene.ran('a')[-1].job_id}"
+    behind = f"afterany:{scene.list_runs('a')[-1].job_id}"
     return (
         standby is not None
         and standby["ReqNodeList"] == "(null)"
@@ -116,7 +116,7 @@ def _is_held(scene: Scene) -> bool:
 
 
 def _refused(scene: Scene, name: str) -> bool:
-    ran = scene.ran(name)
+    ran = scene.list_runs(name)
     return bool(ran) and any(
         event == "pin: refused" and chain == ran[0].chain for event, chain, _ in scene.audit()
     )

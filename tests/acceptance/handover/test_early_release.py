@@ -61,13 +61,15 @@ def _side_by_side(
     named = None if policy == DEFAULT else policy
     scene.start_service(policy=named)
     # Every filler job that waits was submitted behind a full backlog once two of them have gone by.
-    scene.testbed.wait_until(lambda: scene.submitted() > 3 * backlog + 16, 7200, "a settled queue")
+    scene.testbed.wait_until(
+        lambda: scene.count_submitted() > 3 * backlog + 16, 7200, "a settled queue"
+    )
     helped, alone = ([f"{who}{i}" for i in range(PAIRS)] for who in ("helped", "alone"))
     for name in helped + alone:
         asked = named if name in helped else "reactive"
         scene.submit_chain(name, links=LINKS, run_s=RUN_S, limit_min=LIMIT_MIN, policy=asked)
     scene.testbed.wait_until(
-        lambda: all(scene.finished(name, LINKS) for name in helped + alone), 14400, "all to end"
+        lambda: all(scene.is_finished(name, LINKS) for name in helped + alone), 14400, "all to end"
     )
     assert _deciders(scene, helped) == {policy}
     assert _deciders(scene, alone) == {"reactive"}
@@ -86,7 +88,7 @@ def _deciders(scene: Scene, names: list[str]) -> set[str]:
     """
     last: dict[tuple[str, int], tuple[int, str]] = {}
     for name in names:
-        items = scene.api(f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions")["items"]
+        items = scene.api(f"/api/v1/chains/{scene.list_runs(name)[0].chain}/decisions")["items"]
         for decision in items:
             if decision["policy"] != "guard":
                 key = (name, decision["link"])

@@ -20,7 +20,7 @@ def test_an_admins_hold_outlives_a_pause_and_its_end(scene: Scene) -> None:
     _ask(scene, "resume")
     _let_mirage_look(scene)
     scene.let_end("a", 1)
-    scene.testbed.wait_until(lambda: scene.ran("a")[0].end is not None, 600, "link 1's end")
+    scene.testbed.wait_until(lambda: scene.list_runs("a")[0].end is not None, 600, "link 1's end")
     _let_mirage_look(scene)
     assert _reason(scene, standby) == "JobHeldAdmin"
 
@@ -32,7 +32,7 @@ def test_an_admins_hold_outlives_a_pause_and_its_end(scene: Scene) -> None:
     assert (_reason(scene, standby), _told(scene)) == ("JobHeldAdmin", ["suspend", "hold gone"])
 
     scene.testbed.run(["scontrol", "release", str(standby)])
-    scene.testbed.wait_until(lambda: len(scene.ran("a")) > 1, 1200, "link 2")
+    scene.testbed.wait_until(lambda: len(scene.list_runs("a")) > 1, 1200, "link 2")
 
 
 @testbed_with(_FAST)
@@ -55,7 +55,7 @@ def _paused(scene: Scene) -> int:
     """The standby of a chain that its owner has paused, once Mirage holds it."""
     scene.start_service(mode="shadow")
     scene.submit_chain("a", links=3, run_s=None, limit_min=120)
-    scene.testbed.wait_until(lambda: scene.ran("a") != [], 3600, "link 1")
+    scene.testbed.wait_until(lambda: scene.list_runs("a") != [], 3600, "link 1")
     scene.testbed.wait_until(lambda: len(_shown(scene)["links"]) == 2, 1200, "link 2 seen")
     standby = int(_shown(scene)["links"][1]["job_id"])
     _ask(scene, "pause")
@@ -64,7 +64,7 @@ def _paused(scene: Scene) -> int:
 
 
 def _ask(scene: Scene, verb: str) -> None:
-    done = scene.chain(verb, scene.ran("a")[0].chain)
+    done = scene.chain(verb, scene.list_runs("a")[0].chain)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -61,7 +61,7 @@ def test_an_owner_pauses_resumes_and_cancels_and_nobody_else_may(scene: Scene) -
     assert "\ncancelled by alice\n" in _said(scene.chain("show", chain))
     assert [row[2] for row in page[1:4]] == ["COMPLETED", "CANCELLED", "CANCELLED"]
     # One that is completing is over.
-    assert [_read_queue(scene, states="PD,R"), _started(scene), scene.ran("a")[1].end] == [
+    assert [_read_queue(scene, states="PD,R"), _started(scene), scene.list_runs("a")[1].end] == [
         [],
         [1, 2],
         None,
@@ -99,7 +99,7 @@ def test_a_paused_chain_does_not_go_on_with_a_standby_that_was_free(scene: Scene
 
 def _let_link_1_end_and_time_pass(scene: Scene) -> None:
     scene.let_end("a", 1)
-    scene.testbed.wait_until(lambda: scene.ran("a")[0].end is not None, 600, "link 1's end")
+    scene.testbed.wait_until(lambda: scene.list_runs("a")[0].end is not None, 600, "link 1's end")
     until = scene.testbed.now() + QUIET_S
     scene.testbed.wait_until(lambda: scene.testbed.now() > until, 2 * QUIET_S, "time to pass")
 
@@ -140,11 +140,11 @@ def _wait_for_decision(scene: Scene, standby: int) -> None:
 
 
 def _find_chain_id(scene: Scene) -> str:
-    return scene.ran("a")[0].chain
+    return scene.list_runs("a")[0].chain
 
 
 def _started(scene: Scene) -> list[int]:
-    return [run.link for run in scene.ran("a")]
+    return [run.link for run in scene.list_runs("a")]
 
 
 def _read_queue(scene: Scene, user: str = "alice", states: str = "PD,R,CG") -> list[str]:

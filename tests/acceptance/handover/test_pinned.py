@@ -31,7 +31,9 @@ def test_a_pinned_standby_follows_at_once_where_plain_slurm_waits(
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 2, 600, "both standbys")
     scene.fill(backlog=BACKLOG, gpus=4, run_s=(300, 600))
     scene.testbed.wait_until(
-        lambda: len(scene.ran("pinned")) == len(scene.ran("alone")) == 2, 7200, "both second links"
+        lambda: len(scene.list_runs("pinned")) == len(scene.list_runs("alone")) == 2,
+        7200,
+        "both second links",
     )
     (pinned,), (alone,) = scene.handovers("pinned"), scene.handovers("alone")
     with capsys.disabled():
@@ -40,7 +42,7 @@ def test_a_pinned_standby_follows_at_once_where_plain_slurm_waits(
     assert _minutes(alone) > _minutes(pinned) + APART_MIN
     assert _moves(scene, "pinned") == ["pin"]
     assert _moves(scene, "alone") == []
-    assert len({_nodes(scene, run.job_id) for run in scene.ran("pinned")}) == 1
+    assert len({_nodes(scene, run.job_id) for run in scene.list_runs("pinned")}) == 1
 
 
 def _minutes(handover: Handover) -> float:
@@ -49,7 +51,7 @@ def _minutes(handover: Handover) -> float:
 
 def _moves(scene: Scene, name: str) -> list[str]:
     """What Slurm was told of the chain's standby, in order."""
-    path = f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions"
+    path = f"/api/v1/chains/{scene.list_runs(name)[0].chain}/decisions"
     rows = scene.api(path)["items"]
     return [row["action"] for row in rows[::-1] if row["effect"] == "done"]
 

@@ -76,7 +76,7 @@ def test_plans_outlive_the_service(scene: Scene) -> None:
     scene.testbed.wait_until(
         lambda: _find_standby(scene, alone.second) is not None, 7200, "the standby of link 3"
     )
-    assert [run.link for run in scene.ran("alone")] == [1, 2]
+    assert [run.link for run in scene.list_runs("alone")] == [1, 2]
 
 
 @testbed_with(_FAST)
@@ -205,7 +205,7 @@ def _instant(scene: Scene, job: int, name: str) -> float:
 
 def _runs(scene: Scene, chain: Chain, link: int) -> int:
     """How often a link's script has begun."""
-    return sum(run.link == link for run in scene.ran(chain.name))
+    return sum(run.link == link for run in scene.list_runs(chain.name))
 
 
 def _await_run(scene: Scene, chain: Chain) -> None:

@@ -17,11 +17,11 @@ LONG_S = 1800
 
 
 def _is_running(scene: Scene, name: str, link: int) -> bool:
-    return any(r.link == link and r.end is None for r in scene.ran(name))
+    return any(r.link == link and r.end is None for r in scene.list_runs(name))
 
 
 def _order(scene: Scene, name: str) -> list[int]:
-    return [r.link for r in scene.ran(name)]
+    return [r.link for r in scene.list_runs(name)]
 
 
 @testbed_with(_FAST)
@@ -30,7 +30,7 @@ def test_a_service_killed_and_never_restarted_loses_no_link(scene: Scene) -> Non
     scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN)
     scene.testbed.wait_until(lambda: _is_running(scene, "a", 2), 3600, "link 2")
     scene.stop_service(signal.SIGKILL)
-    scene.testbed.wait_until(lambda: scene.finished("a", 3), 7200, "the end of link 3")
+    scene.testbed.wait_until(lambda: scene.is_finished("a", 3), 7200, "the end of link 3")
     assert _order(scene, "a") == [1, 2, 3]
 
 
@@ -49,10 +49,10 @@ def test_a_restarted_service_adopts_and_repeats_nothing(scene: Scene) -> None:
     marks = [comment for _, comment in scene.standbys()]
     assert len(marks) == len(set(marks)) <= 2
     scene.testbed.wait_until(
-        lambda: scene.finished("a", 4) and scene.finished("b", 4), 10800, "the ends"
+        lambda: scene.is_finished("a", 4) and scene.is_finished("b", 4), 10800, "the ends"
     )
     assert _order(scene, "a") == _order(scene, "b") == [1, 2, 3, 4]
-    chain_b = scene.ran("b")[0].chain
+    chain_b = scene.list_runs("b")[0].chain
     adopted = [detail for event, chain, detail in scene.audit() if event == "adopted"]
     assert [e for e, c, _ in scene.audit() if c == chain_b and e == "adopted"] == ["adopted"]
     assert adopted
@@ -80,7 +80,7 @@ def test_without_slurmctld_nothing_is_cancelled_and_the_service_recovers(scene: 
     left = {int(job_id) for job_id in scene.testbed.run(words).stdout.split()}
     assert {job for job, _ in before} <= left
     assert not [event for event, _, _ in scene.audit() if "cancel" in event]
-    scene.testbed.wait_until(lambda: scene.finished("a", 3), 10800, "the end of link 3")
+    scene.testbed.wait_until(lambda: scene.is_finished("a", 3), 10800, "the end of link 3")
     assert _order(scene, "a") == [1, 2, 3]
     scene.testbed.wait_until(lambda: _chain_state(scene) == "finished", 3600, "the chain's end")
 
@@ -127,15 +127,15 @@ def test_a_link_that_was_cancelled_while_it_waited_hands_nothing_over(scene: Sce
     scene.testbed.wait_until(lambda: _knows_a_link(scene), 1200, "the service's look at link 1")
     (second,) = (job for job, comment in scene.standbys() if comment.endswith(":2"))
     scene.testbed.run(["scancel", str(second)], user="alice")
-    scene.testbed.wait_until(lambda: scene.finished("a", 2), 10800, "the end of link 3")
+    scene.testbed.wait_until(lambda: scene.is_finished("a", 2), 10800, "the end of link 3")
     assert _order(scene, "a") == [1, 3]
     scene.testbed.wait_until(lambda: _chain_state(scene) == "finished", 3600, "the chain's end")
-    third = scene.ran("a")[1].job_id
+    third = scene.list_runs("a")[1].job_id
     gap_s = _read_instants(scene, third)[0] - _read_instants(scene, first)[1]
     assert gap_s < LONG_S, "link 2 was cancelled at the beginning of link 1"
     (handover,) = scene.show_chain("a")["handovers"]
     (listed,) = scene.api("/api/v1/handovers")["items"]
-    (served,) = scene.api(f"/api/v1/chains/{scene.ran('a')[0].chain}/timeline")["handovers"]
+    (served,) = scene.api(f"/api/v1/chains/{scene.list_runs('a')[0].chain}/timeline")["handovers"]
     assert (listed["predecessor"], listed["successor"]) == (first, third)
     for found in (handover, listed, served):
         assert (found["link"], round(found["interruption_h"] * 3600)) == (3, gap_s)

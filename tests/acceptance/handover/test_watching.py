@@ -224,7 +224,7 @@ def test_a_link_that_its_guard_sent_back_is_followed(scene: Scene) -> None:
     seen = testbed.now()
     testbed.wait_until(lambda: _looked_since(scene, name, seen), 600, "another look")
     assert (get_chain(scene, name)["state"], _second(scene, name)["position"]) == ("active", "held")
-    assert [ran.link for ran in scene.ran("early")] == [1], "the script ran once"
+    assert [ran.link for ran in scene.list_runs("early")] == [1], "the script ran once"
 
 
 def _second(scene: Scene, name: str) -> dict[str, Any]:
@@ -242,8 +242,8 @@ def test_a_submit_limit_is_at_risk_until_there_is_room(scene: Scene) -> None:
     root(scene, *limit, "MaxSubmitJobs=1")
     try:
         scene.submit_chain("full", links=3, run_s=None, limit_min=240)
-        testbed.wait_until(lambda: bool(scene.ran("full")), 600, "link 1")
-        name = scene.ran("full")[0].chain
+        testbed.wait_until(lambda: bool(scene.list_runs("full")), 600, "link 1")
+        name = scene.list_runs("full")[0].chain
         testbed.wait_until(lambda: risk(scene, name) == "NoStandby", 1200, "the risk")
         assert not scene.standbys()
     finally:

@@ -25,7 +25,7 @@ def test_no_move_is_lost_and_the_log_is_small(capsys: pytest.CaptureFixture[str]
     assert code == bool(faults)
     # A tick takes as long as the machine lets it.
     assert [fault for fault in faults if not fault.startswith("ticks were late")] == []
-    said = hostile_load.table(result)
+    said = hostile_load.format_table(result)
     assert "| moves; lost | 1; 0 | 4; 0 |" in said
 
 

@@ -33,7 +33,7 @@ def test_the_table_names_every_part(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_generated_jobs_are_as_described() -> None:
-    table = workloads.whole_nodes(10_000, 0.9)
+    table = workloads.generate_whole_nodes(10_000, 0.9)
     assert np.mean(table.nodes == 1) == pytest.approx(0.37, abs=0.02)
     assert table.nodes.mean() == pytest.approx(8.7, abs=0.4)
     assert np.median(table.run_s) == pytest.approx(40 * 60, rel=0.15)

@@ -17,7 +17,7 @@ from tests.support.provision.slurm_jobs import (
     ALICE,
     CHAIN,
     NOW,
-    Written,
+    WrittenCluster,
     chain,
     ended_record,
     events,
@@ -80,7 +80,7 @@ def told(store: Store, *, uid: int = ALICE, job_id: int = 11) -> None:
 def ticked(store: Store, *jobs: Job, now: int = NOW + 60) -> None:
     """As the service does it."""
     settings = DecisionSettings(get_policy=lambda _: Reactive(), default_policy="reactive")
-    Worker(store, Written(*jobs, now=now), 1, settings=settings).run_tick()
+    Worker(store, WrittenCluster(*jobs, now=now), 1, settings=settings).run_tick()
 
 
 @pytest.mark.parametrize("state", [ChainState.ACTIVE, ChainState.PAUSED, ChainState.CANCELLED])

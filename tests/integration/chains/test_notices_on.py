@@ -13,7 +13,15 @@ from mirage.domain.job import Job, JobState
 from mirage.policies.rules.lead_rules import Reactive
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
-from tests.support.provision.slurm_jobs import HOUR, NOW, Written, ended, register, running, standby
+from tests.support.provision.slurm_jobs import (
+    HOUR,
+    NOW,
+    WrittenCluster,
+    ended,
+    register,
+    running,
+    standby,
+)
 
 DAY = 86400
 ON, OFF = NoticeRecorder(channels=(Channel.OWNER,)), None
@@ -29,7 +37,7 @@ class Rounds:
         """One round at that instant; return (event, state) of all notices that were written."""
         settings = DecisionSettings(get_policy=lambda _: Reactive(), default_policy="reactive")
         Worker(
-            self.store, Written(*jobs, now=at), 1, settings=settings, notices=recorder
+            self.store, WrittenCluster(*jobs, now=at), 1, settings=settings, notices=recorder
         ).run_tick()
         with self.store.read() as tx:
             rows = tx.execute(select(notices.c.event, notices.c.state).order_by(notices.c.id))

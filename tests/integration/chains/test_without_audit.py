@@ -30,7 +30,15 @@ from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.scene import Always
-from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, running
+from tests.support.provision.slurm_jobs import (
+    ALICE,
+    CHAIN,
+    NOW,
+    WrittenCluster,
+    chain,
+    ended,
+    running,
+)
 from tests.support.provision.slurm_jobs import standby as held
 
 SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
@@ -42,7 +50,7 @@ class Scene:
 
     def __init__(self, store: Store, *, forgets: bool) -> None:
         self.store, self._forgets = store, forgets
-        self.cluster = Written(running(1), held(2))
+        self.cluster = WrittenCluster(running(1), held(2))
         self.settings = SETTINGS
         with store.begin() as tx:
             clusters.ensure_cluster(tx, "lab")

@@ -12,7 +12,7 @@ from mirage.service import wiring
 from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.cluster.fixtures import fake
 from tests.support.cluster.restd import FakeRestd, openapi
-from tests.support.cluster.tokens import jwt
+from tests.support.cluster.tokens import build_jwt
 from tests.support.mirage_process import QuietSlurm, configured, run
 
 __all__ = ["fake"]
@@ -25,7 +25,7 @@ def rest_config(tmp_path: Path, fake: FakeRestd) -> Path:
     fake.answers("/slurm/v0.0.38/nodes", _NODES)
     token = tmp_path / "token"
     token.touch(mode=0o600)
-    token.write_text(jwt("mirage", 4e9))
+    token.write_text(build_jwt("mirage", 4e9))
     path = configured(tmp_path)
     text = path.read_text().replace(
         "[cluster]\n",
@@ -73,7 +73,7 @@ def test_the_doctor_says_that_a_version_was_never_tried(
 
 
 def test_the_doctor_wants_no_token_of_a_master(rest_config: Path, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(jwt("slurm", 4e9))
+    (tmp_path / "token").write_text(build_jwt("slurm", 4e9))
     verdict, said = told(rest_config, QuietSlurm(tmp_path / "slurm").path)
     assert verdict == "warning"
     assert "may act as any user: use the token of an Operator" in said

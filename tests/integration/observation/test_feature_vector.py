@@ -14,10 +14,10 @@ from tests.support.observation.scene import (
     BEGIN,
     HOUR,
     PARAMS,
-    dressed,
+    add_requests,
+    generate_jobs,
     make_handover_input,
-    played,
-    workload,
+    play_jobs,
 )
 
 _INSTANTS = [BEGIN + hours * HOUR + 7 for hours in (0, 1, 5, 20, 30, 47)]
@@ -54,8 +54,8 @@ def _both(
 ) -> tuple[
     tuple[LinkQueueView, RunningStats], tuple[LinkQueueView, RunningStats], SimulatedCluster
 ]:
-    jobs = dressed(workload(seed), params)
-    simulator, memory = played(jobs, at, params)
+    jobs = add_requests(generate_jobs(seed), params)
+    simulator, memory = play_jobs(jobs, at, params)
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
     told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)

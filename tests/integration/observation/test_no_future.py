@@ -9,7 +9,13 @@ import pytest
 from mirage.observation import feature_vector
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import SimJob
-from tests.support.observation.scene import BEGIN, HOUR, make_handover_input, played, workload
+from tests.support.observation.scene import (
+    BEGIN,
+    HOUR,
+    generate_jobs,
+    make_handover_input,
+    play_jobs,
+)
 
 Change = Callable[[SimJob, random.Random, int, int | None], SimJob | None]
 """A job, a die, the instant, and how long the job has run by then (None: it has not started)."""
@@ -54,12 +60,12 @@ def _changed(
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("change", [_other_run_times, _other_cancellations, _other_arrivals])
 def test_another_future_gives_the_same_bytes(change: Change, seed: int) -> None:
-    jobs, at = workload(seed), BEGIN + (10 + 7 * seed) * HOUR + 11
-    simulator, memory = played(jobs, at)
+    jobs, at = generate_jobs(seed), BEGIN + (10 + 7 * seed) * HOUR + 11
+    simulator, memory = play_jobs(jobs, at)
     seen = feature_vector.observe_simulator(simulator, make_handover_input(at), memory)
     other_jobs = _changed(jobs, change, simulator, seed)
     assert other_jobs != jobs
-    other, other_memory = played(other_jobs, at)
+    other, other_memory = play_jobs(other_jobs, at)
     assert (
         feature_vector.observe_simulator(other, make_handover_input(at), other_memory).tobytes()
         == seen.tobytes()
@@ -71,12 +77,12 @@ def test_another_future_gives_the_same_bytes(change: Change, seed: int) -> None:
 
 def test_another_past_gives_other_bytes() -> None:
     """The comparison above would notice."""
-    jobs, at = workload(1), BEGIN + 20 * HOUR
+    jobs, at = generate_jobs(1), BEGIN + 20 * HOUR
     seen = feature_vector.observe_simulator(
-        played(jobs, at)[0], make_handover_input(at), played(jobs, at)[1]
+        play_jobs(jobs, at)[0], make_handover_input(at), play_jobs(jobs, at)[1]
     )
     without = [job for job in jobs if job.submit != jobs[0].submit]
-    simulator, memory = played(without, at)
+    simulator, memory = play_jobs(without, at)
     assert (
         feature_vector.observe_simulator(simulator, make_handover_input(at), memory).tobytes()
         != seen.tobytes()

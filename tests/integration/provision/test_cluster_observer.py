@@ -25,7 +25,7 @@ from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params, SimJob
 from tests.support.observation.groups import get_group_slice
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 from tests.support.provision import slurm_jobs
 from tests.support.provision.scene import Scene
 
@@ -105,7 +105,7 @@ def test_the_service_shows_what_training_has_shown(sqlite_store: Store, site: st
     """All but the plans byte for byte. Squeue's priorities are whole points, so of two jobs within
     a point of each other a plan may take the other one first; and squeue does not show the fair
     share of a user without waiting jobs, so where that counts a plan may be another."""
-    params, jobs = SITES[site], workload(3, jobs=LOAD)
+    params, jobs = SITES[site], generate_jobs(3, jobs=LOAD)
     start, trained = in_training(params, jobs)
     served = in_service(sqlite_store, params, jobs, start)
     plans = get_group_slice("plan")
@@ -120,7 +120,7 @@ def test_the_service_shows_what_training_has_shown(sqlite_store: Store, site: st
 
 def test_a_later_links_predecessor_waited_since_it_was_eligible(sqlite_store: Store) -> None:
     """It was submitted a whole run before, behind its own predecessor."""
-    cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=LOAD), now=BEGIN), Watching()
+    cluster, watching = SimulatedCluster(PARAMS, generate_jobs(3, jobs=LOAD), now=BEGIN), Watching()
     ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
     cluster.advance(POINT - BEGIN)
     chain = ChainId("chain000")
@@ -247,7 +247,10 @@ class LookingBack(Watching):
 
 
 def test_a_model_that_looks_back_is_shown_its_run_so_far(sqlite_store: Store) -> None:
-    cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN), LookingBack()
+    cluster, watching = (
+        SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN),
+        LookingBack(),
+    )
     ticking = worker(sqlite_store, cluster, watching, Observer(params=PARAMS))
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user

@@ -9,7 +9,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.provision.scene import Always
-from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running
+from tests.support.provision.slurm_jobs import ALICE, CHAIN, NOW, WrittenCluster, job, running
 from tests.support.slurm.printed_jobs import read_queue_job, read_record
 
 OWN = "afterany:11(unfulfilled)"
@@ -30,7 +30,7 @@ def freed(
     says: str = "",
 ) -> tuple[list[str], str]:
     """The dependency that Slurm is told, if it is, and what went wrong; `says`: its refusal."""
-    cluster = Written(running(1), job(2, dependency=dependency), *shown)
+    cluster = WrittenCluster(running(1), job(2, dependency=dependency), *shown)
     cluster.records = list(records)
     if silent:
         cluster.errors["jobs"] = ClusterUnavailable("no answer")

@@ -24,7 +24,15 @@ from mirage.provision.release_planning import compute_cost_h
 from mirage.slurm.commands import squeue
 from tests.support.policies.views import view
 from tests.support.provision.printed import print_row
-from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, Written, comment, links, register
+from tests.support.provision.slurm_jobs import (
+    CHAIN,
+    HOUR,
+    NOW,
+    WrittenCluster,
+    comment,
+    links,
+    register,
+)
 
 LIMIT = 24 * HOUR
 START = NOW - HOUR
@@ -77,7 +85,7 @@ class Site:
         self.settings = DecisionSettings(
             get_policy=lambda _: self.policy, default_policy="leads", limits=Limits(**limits)
         )
-        self.cluster = Written()
+        self.cluster = WrittenCluster()
         self.looked_at: int | None = None
 
     def tick(self, *rows: str, now: int = NOW) -> list[tuple[str, int, str]]:

@@ -13,7 +13,7 @@ from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.text import delimited_rows
 from tests.support.cluster.commands import FakeCommands
 from tests.support.provision.printed import print_row
-from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, Written, chain, job, running
+from tests.support.provision.slurm_jobs import CHAIN, HOUR, NOW, WrittenCluster, chain, job, running
 
 ASIDE = "ReqNodeNotAvail, May be reserved for other job"
 """Of 24.11 and later; 22.05 says UnavailableNodes:gpu02."""
@@ -104,7 +104,7 @@ def test_nobody_is_asked_while_all_nodes_serve_or_the_wait_is_another(
 
 
 def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(lab_store: Store) -> None:
-    cluster = Written(running(1), job(2, reason=ASIDE))
+    cluster = WrittenCluster(running(1), job(2, reason=ASIDE))
     drained = Node(
         name="gpu02",
         partitions=("gpu",),

@@ -23,7 +23,7 @@ from mirage.provision.forecasts.shape_forecaster import GOOD_S, ShapeForecaster
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from mirage.twin.forecast import build_probe
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 from tests.support.provision.scene import Always
 from tests.support.slurm.printed_jobs import read_record
 
@@ -37,7 +37,7 @@ class BusyCluster:
 
     def __init__(self, store: Store, observer: Observer | None, budget_s: float = 100.0) -> None:
         self.store = store
-        self.cluster = SimulatedCluster(PARAMS, workload(3), now=BEGIN)
+        self.cluster = SimulatedCluster(PARAMS, generate_jobs(3), now=BEGIN)
         with store.begin() as tx:
             self.cluster_id = clusters.ensure_cluster(tx, "scene")
         self.worker = Worker(

@@ -16,7 +16,7 @@ from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.provision.cluster_observer import Observer
 from mirage.service.service_run import KernelCompiler
 from mirage.simulator.types import Params, SelectType
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, dressed, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, add_requests, generate_jobs
 
 SITES = {
     "whole nodes": PARAMS,
@@ -52,7 +52,7 @@ print(sorted(compiled() - before))
 
 def seen(params: Params) -> tuple[Snapshot, list[object]]:
     """A busy cluster after a day, and its accounting."""
-    cluster = SimulatedCluster(params, dressed(workload(3), params), now=BEGIN)
+    cluster = SimulatedCluster(params, add_requests(generate_jobs(3), params), now=BEGIN)
     cluster.advance(24 * HOUR)
     snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=cluster.fetch_nodes())
     return snapshot, list(cluster.fetch_history(BEGIN, cluster.read_clock()))

@@ -27,7 +27,7 @@ from mirage.service.retention import Retention
 from mirage.service.worker import Worker
 from mirage.web.identity.quotas import Quotas
 from tests.support.provision.scene import Always, Scene
-from tests.support.provision.slurm_jobs import CHAIN, NOW, Written, running, standby
+from tests.support.provision.slurm_jobs import CHAIN, NOW, WrittenCluster, running, standby
 
 DAY = 86400
 
@@ -88,7 +88,7 @@ def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: s
 
 
 def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
-    store, cluster = sqlite_store, Written(running(1), standby(2))
+    store, cluster = sqlite_store, WrittenCluster(running(1), standby(2))
     with store.begin() as tx:
         assert clusters.ensure_cluster(tx, "lab") == 1
     retention_times = Retention(audit_days=1, audit_admin_days=1, empty_chains_days=2)
@@ -135,7 +135,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 @pytest.mark.parametrize("target", [ChainState.PAUSED, ChainState.CANCELLED])
 def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainState) -> None:
     """Whoever asks at each tick sends one mail."""
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     with store.begin() as tx:
         clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)
     recorder = NoticeRecorder(channels=(Channel.OWNER,))

@@ -28,7 +28,7 @@ from tests.support.provision.scene import Always, Scene
 from tests.support.provision.slurm_jobs import (
     HOUR,
     NOW,
-    Written,
+    WrittenCluster,
     chain,
     contents,
     ended,
@@ -43,7 +43,7 @@ from tests.support.provision.slurm_jobs import (
 DAY = 86400
 
 
-def worker(store: Store, cluster: Written, **options: Any) -> Worker:
+def worker(store: Store, cluster: WrittenCluster, **options: Any) -> Worker:
     return Worker(
         store,
         cluster,
@@ -53,7 +53,7 @@ def worker(store: Store, cluster: Written, **options: Any) -> Worker:
     )
 
 
-def tick(cluster: Written, *workers: Worker, after_s: int = 60) -> None:
+def tick(cluster: WrittenCluster, *workers: Worker, after_s: int = 60) -> None:
     cluster.at += after_s
     for each in workers:
         each.run_tick()
@@ -98,13 +98,13 @@ def test_a_tick_that_cannot_be_written_down_is_not_the_last(acting_store: Store)
         raise OSError(errno.EMFILE, "Too many open files")
 
     with capture_logs() as lines:
-        worker(acting_store, Written(), usage=no_usage).run_tick()
+        worker(acting_store, WrittenCluster(), usage=no_usage).run_tick()
     assert [line["event"] for line in lines][-1] == "the tick is not written down"
     assert history_until(acting_store) == NOW
 
 
 def test_days_of_being_down_are_caught_up_with_from_the_watermark(acting_store: Store) -> None:
-    cluster = Written()
+    cluster = WrittenCluster()
     worker(acting_store, cluster).run_tick()
     assert history_until(acting_store) == NOW
     assert cluster.windows[0][0] == NOW - FIRST_WINDOW_S - OVERLAP_S
@@ -119,12 +119,12 @@ def test_days_of_being_down_are_caught_up_with_from_the_watermark(acting_store: 
 
 
 def test_a_catch_up_that_breaks_off_goes_on_where_it_was(acting_store: Store) -> None:
-    cluster = Written()
+    cluster = WrittenCluster()
     first = worker(acting_store, cluster)
     first.run_tick()
     answered = len(cluster.windows)
 
-    class Tiring(Written):
+    class Tiring(WrittenCluster):
         def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             if len(self.windows) == 2:
                 raise ClusterUnavailable("no answer")
@@ -141,7 +141,7 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was(acting_store: Store) ->
 
 
 def test_accounting_is_asked_every_five_minutes(acting_store: Store) -> None:
-    cluster = Written()
+    cluster = WrittenCluster()
     once = worker(acting_store, cluster)
     once.run_tick()
     cluster.windows.clear()
@@ -151,7 +151,7 @@ def test_accounting_is_asked_every_five_minutes(acting_store: Store) -> None:
 
 
 def test_without_accounting_the_queue_alone_is_history(acting_store: Store) -> None:
-    cluster = Written(job(1, comment="", eligible=NOW))
+    cluster = WrittenCluster(job(1, comment="", eligible=NOW))
     cluster.errors["history"] = AccountingOff("Slurm accounting storage is disabled")
     one = worker(acting_store, cluster)
     one.run_tick()
@@ -171,7 +171,7 @@ def test_without_accounting_the_queue_alone_is_history(acting_store: Store) -> N
 
 @pytest.mark.parametrize("call", ["queue", "nodes", "history", "free"])
 def test_a_silent_slurm_costs_nothing_but_time(acting_store: Store, call: str) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     one = worker(acting_store, cluster)
     cluster.errors[call] = ClusterUnavailable("no answer")
     for _ in range(4):
@@ -199,7 +199,7 @@ def links_or_none(store: Store) -> dict[int, Any]:
 def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
     acting_store: Store,
 ) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
     cluster.jobs = [job(2)]
@@ -218,7 +218,7 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
 
 @pytest.mark.parametrize("refused", [True, False], ids=["accounting off", "no record"])
 def test_a_link_that_nobody_knows_any_more_has_ended(acting_store: Store, *, refused: bool) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
     cluster.jobs = [job(2)]
@@ -231,7 +231,7 @@ def test_a_link_that_nobody_knows_any_more_has_ended(acting_store: Store, *, ref
 
 
 def test_a_refusal_is_not_read_as_gone(acting_store: Store) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
     cluster.jobs = [job(2)]
@@ -242,7 +242,7 @@ def test_a_refusal_is_not_read_as_gone(acting_store: Store) -> None:
 
 
 def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(acting_store: Store) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     one = worker(acting_store, cluster)
     one.run_tick()
     cluster.jobs = []
@@ -257,13 +257,13 @@ def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(acting_stor
 
 def test_the_kill_file_stops_acting_within_the_tick(acting_store: Store, tmp_path: Path) -> None:
     kill_file = tmp_path / "stop"
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     kill_file.touch()
     worker(acting_store, cluster, kill_file=kill_file).run_tick()
     assert (cluster.moves, read_mode(acting_store)) == ([], Mode.SHADOW)
 
 
-def two(store: Store, cluster: Written) -> tuple[Worker, Worker]:
+def two(store: Store, cluster: WrittenCluster) -> tuple[Worker, Worker]:
     first, second = worker(store, cluster), worker(store, cluster)
     first._holder, second._holder = "a:1", "b:1"
     return first, second
@@ -275,7 +275,7 @@ def count_snapshots(store: Store) -> int:
 
 
 def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(acting_store: Store) -> None:
-    cluster = Written(running(1))
+    cluster = WrittenCluster(running(1))
     first, second = two(acting_store, cluster)
     tick(cluster, first, second)
     cluster.jobs.append(standby(2))
@@ -294,7 +294,9 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(
     acting_store: Store,
 ) -> None:
     alarms = ForgeryAlarms()
-    found = worker(acting_store, Written(running(1), standby(2)), forgeries=alarms.take_alarms)
+    found = worker(
+        acting_store, WrittenCluster(running(1), standby(2)), forgeries=alarms.take_alarms
+    )
     for sentence in ("first", "second", "second"):
         alarms.add_alarm(sentence)
     found.run_tick()
@@ -307,7 +309,7 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(
 def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(acting_store: Store) -> None:
     asked: list[str] = []
 
-    class Ordered(Written):
+    class Ordered(WrittenCluster):
         def free_standby(self, standby: JobId, **more: Any) -> None:
             asked.append("free")
             super().free_standby(standby, **more)
@@ -323,13 +325,13 @@ def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(acting_sto
 def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(acting_store: Store) -> None:
     """The answer on nodes took minutes; meanwhile the other worker has taken over."""
 
-    class Slow(Written):
+    class Slow(WrittenCluster):
         def fetch_nodes(self) -> tuple[Node, ...]:
             self.at += 100
             second.run_tick()
             return super().fetch_nodes()
 
-    slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
+    slow, quick = Slow(running(1), standby(2)), WrittenCluster(running(1), standby(2))
     quick.errors["free"] = ClusterUnavailable("no answer")
     first, second = worker(acting_store, slow), worker(acting_store, quick)
     first._holder, second._holder = "a:1", "b:1"
@@ -342,7 +344,7 @@ def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(acting_store: S
 def test_stopping_finishes_the_tick_and_gives_the_lease_back(acting_store: Store) -> None:
     stop = threading.Event()
 
-    class Stopping(Written):
+    class Stopping(WrittenCluster):
         def fetch_nodes(self) -> Any:
             stop.set()
             return super().fetch_nodes()
@@ -357,7 +359,7 @@ def test_stopping_finishes_the_tick_and_gives_the_lease_back(acting_store: Store
 
 
 def test_a_run_ticks_at_its_interval(acting_store: Store) -> None:
-    stop, cluster = threading.Event(), Written()
+    stop, cluster = threading.Event(), WrittenCluster()
 
     def sleep(seconds: float) -> None:
         cluster.at += 1
@@ -371,7 +373,7 @@ def test_a_run_ticks_at_its_interval(acting_store: Store) -> None:
 
 
 def test_snapshots_stay(acting_store: Store) -> None:
-    cluster = Written(running(1))
+    cluster = WrittenCluster(running(1))
     one = worker(acting_store, cluster)
     for _ in range(5):
         tick(cluster, one)
@@ -380,7 +382,7 @@ def test_snapshots_stay(acting_store: Store) -> None:
 
 
 def test_a_fault_of_our_own_is_logged_and_the_next_tick_goes_on(acting_store: Store) -> None:
-    cluster = Written(running(1))
+    cluster = WrittenCluster(running(1))
     one = worker(acting_store, cluster)
     cluster.errors["queue"] = ZeroDivisionError("a bug")
     one.run_tick()
@@ -390,4 +392,4 @@ def test_a_fault_of_our_own_is_logged_and_the_next_tick_goes_on(acting_store: St
 
 
 def test_a_worker_is_known_by_host_and_process(acting_store: Store) -> None:
-    assert worker(acting_store, Written())._holder.endswith(f":{os.getpid()}")
+    assert worker(acting_store, WrittenCluster())._holder.endswith(f":{os.getpid()}")

@@ -39,19 +39,19 @@ def differing_starts(params: Params, jobs: list[SimJob]) -> list[int]:
 
 def test_a_large_site_is_planned_by_number_as_the_reference_plans_it() -> None:
     """The short PriorityMaxAge lets ages saturate, which reorders the queue between events."""
-    table = workloads.whole_nodes(200, 1.05, seed=1)
-    params = workloads.whole_node_params(priority_max_age_s=6 * 3600, default_queue_depth=3)
-    assert differing_starts(params, workloads.jobs(table)) == []
+    table = workloads.generate_whole_nodes(200, 1.05, seed=1)
+    params = workloads.build_whole_node_params(priority_max_age_s=6 * 3600, default_queue_depth=3)
+    assert differing_starts(params, workloads.build_jobs(table)) == []
 
 
 @pytest.mark.parametrize("version", [str(release) for release in SlurmRelease])
 def test_a_large_site_is_planned_by_name_as_the_reference_plans_it(version: str) -> None:
-    table = workloads.named_nodes(200, 1.05, seed=1)
-    params = workloads.named_node_params(version, default_queue_depth=3)
+    table = workloads.generate_named_nodes(200, 1.05, seed=1)
+    params = workloads.build_named_node_params(version, default_queue_depth=3)
     partitions = np.array([one.name for one in params.partitions])[table.partition].tolist()
     jobs = [
         replace(job, partition=name)
-        for job, name in zip(workloads.jobs(table), partitions, strict=True)
+        for job, name in zip(workloads.build_jobs(table), partitions, strict=True)
     ]
     assert differing_starts(params, jobs) == []
 

@@ -21,10 +21,10 @@ from tests.support.observation.groups import get_group_slice
 from tests.support.observation.scene import (
     BEGIN,
     HOUR,
-    dressed,
+    add_requests,
+    generate_jobs,
     make_handover_input,
-    played,
-    workload,
+    play_jobs,
 )
 from tests.support.simulator.views import list_free_nodes, list_pending_ids
 
@@ -188,7 +188,7 @@ def test_the_stand_in_plans_what_the_cluster_plans(site: str) -> None:
     params, same, count = SITES[site], 0, 0
     for hours in (10, 20, 30, 40):
         at = BEGIN + hours * HOUR + 7
-        cluster = SimulatedCluster(params, dressed(workload(hours), params), now=BEGIN)
+        cluster = SimulatedCluster(params, add_requests(generate_jobs(hours), params), now=BEGIN)
         cluster.advance(at - BEGIN)
         planned = cluster.simulator.compute_planned_starts()
         stood = build_queue_simulator(params, cluster.fetch_queue(), cluster.fetch_nodes())
@@ -205,8 +205,8 @@ def test_the_stand_in_plans_what_the_cluster_plans(site: str) -> None:
 def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> None:
     """All but the plans, which the test above is about, byte for byte."""
     params, at = SITES[site], BEGIN + 30 * HOUR + 7
-    jobs = dressed(workload(3), params)
-    simulator, memory = played(jobs, at, params)
+    jobs = add_requests(generate_jobs(3), params)
+    simulator, memory = play_jobs(jobs, at, params)
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
     told = RunningStats.from_accounting(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)

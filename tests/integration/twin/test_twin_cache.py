@@ -17,12 +17,12 @@ from mirage.lab.episodes.generation.replay import TraceReplay
 from mirage.lab.tables.twin_tables import TwinTableRequest, make_twin_table
 from mirage.observation.handover_input import HandoverInput
 from mirage.provision.cluster_observer import Observer
-from mirage.twin.cache import ANEW_S, NEAR, GroupAnswers, TwinCache, TwinGroup
+from mirage.twin.cache import NEAR_PLACES, REFRESH_AFTER_S, GroupAnswers, TwinCache, TwinGroup
 from mirage.twin.forecast import Futures, Probe, TwinForecast
 from mirage.twin.piecework import Piecework
 from mirage.twin.twin_features import LEVELS
 from tests.integration.provision.test_cluster_observer import PAIR, POINT, Watching, worker
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 
 LINK = HandoverInput(
     nodes=1,
@@ -48,7 +48,7 @@ class AsksTwinAlone(Watching):
 def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path: Path) -> None:
     """The same hand-over, through queue and database and through the replay: other dice, and fewer
     futures where they settle the decision. So the medians agree about, not the samples."""
-    jobs, settings = workload(3, jobs=400), PAIR
+    jobs, settings = generate_jobs(3, jobs=400), PAIR
     world, _ = TraceReplay(PARAMS, jobs, settings).fork_at(POINT)
     assert world is not None
     asking = TwinTableRequest(PARAMS, jobs, settings, "pair", (POINT,))
@@ -80,7 +80,7 @@ def test_the_service_is_told_what_tables_are_told(sqlite_store: Store, tmp_path:
 def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store) -> None:
     """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=3600.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
@@ -97,7 +97,7 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(sqlite_store: Store
 def test_a_policy_waits_for_the_twins_turn_while_there_is_time(sqlite_store: Store) -> None:
     """Another rule might free meanwhile, which cannot be taken back."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(
@@ -144,9 +144,9 @@ def test_an_answer_stands_for_ten_minutes_and_the_next_tick_goes_on_with_the_res
     answers = [twin_cache.get_answer(group, 1060) for group in groups]
     # Of one queue, which is now a minute old.
     assert [answer.at for answer in answers if answer] == [1000, 1000, 1000]
-    twin_cache.refresh_answers(groups, 1000 + ANEW_S - 1, ask)
+    twin_cache.refresh_answers(groups, 1000 + REFRESH_AFTER_S - 1, ask)
     assert ask.asked == [1, 2, 3]
-    twin_cache.refresh_answers(groups, 1000 + ANEW_S, ask)
+    twin_cache.refresh_answers(groups, 1000 + REFRESH_AFTER_S, ask)
     assert ask.asked == [1, 2, 3, 1, 2]
 
 
@@ -187,8 +187,8 @@ def test_a_place_nearby_stands_in_until_its_own_answer_is_there() -> None:
     ask = Oracle(cost_s=0.0)
     twin_cache = TwinCache(budget_s=0.5, clock=lambda: ask.clock_s)
     twin_cache.refresh_answers([build_group(1, place=40)], 1000, ask)
-    assert twin_cache.get_answer(build_group(1, place=40 + NEAR), 1060) is not None
-    assert twin_cache.get_answer(build_group(1, place=41 + NEAR), 1060) is None
+    assert twin_cache.get_answer(build_group(1, place=40 + NEAR_PLACES), 1060) is not None
+    assert twin_cache.get_answer(build_group(1, place=41 + NEAR_PLACES), 1060) is None
     assert twin_cache.get_answer(build_group(2, place=40), 1060) is None
     own = build_group(1, place=42)
     twin_cache.refresh_answers([own], 1060, ask)
@@ -210,7 +210,7 @@ def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
     # Answers of one queue are equally old: the first groups may come twice before the last.
     assert {*ask.asked[50:]} >= {*range(44)}
     # A round that lasts longer begins anew from a new queue.
-    assert max(ages_s, key=lambda age_s: age_s or 0) == ANEW_S
+    assert max(ages_s, key=lambda age_s: age_s or 0) == REFRESH_AFTER_S
 
 
 def test_a_round_that_fails_is_an_answer_for_ten_minutes() -> None:
@@ -230,14 +230,14 @@ def test_a_round_that_fails_is_an_answer_for_ten_minutes() -> None:
     assert first.quantile_s is not None
     assert second is not None
     assert second.quantile_s is None
-    twin_cache.refresh_answers(groups, 1000 + ANEW_S, fail)
+    twin_cache.refresh_answers(groups, 1000 + REFRESH_AFTER_S, fail)
     assert asked == [2, 2]
 
 
 def test_the_worker_asks_between_two_ticks(sqlite_store: Store) -> None:
     """A tick may not ask at all here, and the second one decides by an answer."""
     watching = AsksTwinAlone()
-    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    cluster = SimulatedCluster(PARAMS, generate_jobs(3, jobs=50), now=BEGIN)
     observer = Observer(params=PARAMS, twin_cache=TwinCache(budget_s=0.0))
     ticking = worker(sqlite_store, cluster, watching, observer)
     cluster.submit_chain(

@@ -22,7 +22,7 @@ from tests.integration.observation.test_no_future import (
     _other_run_times,
 )
 from tests.support.observation import scene
-from tests.support.observation.scene import BEGIN, HOUR, workload
+from tests.support.observation.scene import BEGIN, HOUR, generate_jobs
 from tests.support.simulator.jobs import make_sim_job
 
 DAY = 24 * HOUR
@@ -177,7 +177,7 @@ def forecast_at(jobs: list[SimJob], at: int, seed: int = 5) -> tuple[TwinForecas
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("change", [_other_run_times, _other_cancellations, _other_arrivals])
 def test_another_future_gives_the_same_samples(change: Change, seed: int) -> None:
-    jobs, at = workload(seed, jobs=150), BEGIN + (27 + 3 * seed) * HOUR + 11
+    jobs, at = generate_jobs(seed, jobs=150), BEGIN + (27 + 3 * seed) * HOUR + 11
     found, simulator = forecast_at(jobs, at)
     assert len(set(found.wait_s.tolist())) > 1
     other_jobs = _changed(jobs, change, simulator, seed)
@@ -186,14 +186,14 @@ def test_another_future_gives_the_same_samples(change: Change, seed: int) -> Non
 
 
 def test_the_same_seed_gives_the_same_samples_and_another_does_not() -> None:
-    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    jobs, at = generate_jobs(1, jobs=150), BEGIN + 30 * HOUR
     first, second, other = (forecast_at(jobs, at, seed)[0] for seed in (5, 5, 6))
     assert first.wait_s.tolist() == second.wait_s.tolist()
     assert first.wait_s.tolist() != other.wait_s.tolist()
 
 
 def test_the_simulator_goes_on_as_if_nobody_had_asked() -> None:
-    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    jobs, at = generate_jobs(1, jobs=150), BEGIN + 30 * HOUR
     _, asked = forecast_at(jobs, at)
     bare = Simulator(scene.PARAMS, jobs, now=BEGIN)
     bare.advance(at)
@@ -241,7 +241,7 @@ def test_all_predecessors_run_to_their_limits() -> None:
 
 
 def test_the_futures_are_the_same_whoever_asks() -> None:
-    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    jobs, at = generate_jobs(1, jobs=150), BEGIN + 30 * HOUR
     simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
     history = SubmissionHistory(BEGIN)
     history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)
@@ -289,7 +289,7 @@ def test_a_settled_question_takes_no_part_in_more_futures() -> None:
 
 def test_pieces_with_other_questions_between_them_give_the_same_answer() -> None:
     """The worker observes the same cluster with the same simulator between two pieces."""
-    jobs, at = workload(1, jobs=150), BEGIN + 30 * HOUR
+    jobs, at = generate_jobs(1, jobs=150), BEGIN + 30 * HOUR
     simulator = Simulator(scene.PARAMS, jobs, now=BEGIN)
     history = SubmissionHistory(BEGIN)
     history.record_events(simulator.advance(at), {j.job_id: j for j in jobs}.get)

@@ -53,7 +53,7 @@ class HostileJob:
         return f"user{self.uid}"
 
     @property
-    def honest(self) -> bool:
+    def is_honest(self) -> bool:
         """Whether no row is in its texts; these may be hostile all the same."""
         return not self.lies
 
@@ -76,7 +76,7 @@ def decode_as_read(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
-class Maker:
+class JobMaker:
     """Makes jobs: the same ones for the same seed."""
 
     def __init__(self, seed: int, *, users: int) -> None:
@@ -84,8 +84,8 @@ class Maker:
         self._uids = list(range(2001, 2001 + users))
 
     def jobs(self, count: int) -> list[HostileJob]:
-        plain = [self._job(job_id) for job_id in range(1, count + 1)]
-        return [self._with_lies(job, plain) for job in plain]
+        honest_jobs = [self._job(job_id) for job_id in range(1, count + 1)]
+        return [self._with_lies(job, honest_jobs) for job in honest_jobs]
 
     def _job(self, job_id: int) -> HostileJob:
         return HostileJob(

@@ -20,7 +20,7 @@ from mirage.errors import ClusterRefused, MirageError
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.cluster.rest_host import build_version_options, running_slurmrestd
-from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, put_on_path, uid_of
+from tests.support.cluster.slurm_rig import TWO_NODES, SlurmRig, Stage, get_uid, put_on_path
 from tests.support.paths import CHECKOUT
 from tests.support.slurm_testbed import Testbed
 
@@ -44,7 +44,7 @@ class Scene:
     def behind(self) -> str:
         return f"afterany:{self.rig.predecessor}"
 
-    def shown(self, key: str) -> str:
+    def read_field(self, key: str) -> str:
         return self.rig.testbed.job(self.rig.standby)[key]
 
     def nodes(self) -> str:
@@ -56,37 +56,40 @@ ALICE = "alice"
 
 def pin(scene: Scene) -> str:
     scene.operator.pin_standby(
-        scene.rig.standby, owner=uid_of(ALICE), dependency="", node_list=scene.nodes()
+        scene.rig.standby, owner=get_uid(ALICE), dependency="", node_list=scene.nodes()
     )
-    return f"on {scene.shown('ReqNodeList')}"
+    return f"on {scene.read_field('ReqNodeList')}"
 
 
 def unpin(scene: Scene) -> str:
     scene.operator.set_dependency(
-        scene.rig.standby, owner=uid_of(ALICE), dependency=scene.behind, unpin=True
+        scene.rig.standby, owner=get_uid(ALICE), dependency=scene.behind, unpin=True
     )
-    return f"behind, nodes {scene.shown('ReqNodeList')}"
+    return f"behind, nodes {scene.read_field('ReqNodeList')}"
 
 
 def hold_release(scene: Scene) -> str:
     words = []
     for move in (scene.operator.hold_job, scene.operator.release_job):
-        move(scene.rig.standby, owner=uid_of(ALICE))
-        words.append(scene.shown("Reason"))
+        move(scene.rig.standby, owner=get_uid(ALICE))
+        words.append(scene.read_field("Reason"))
     return ", ".join(words)
 
 
 def refused_move(scene: Scene) -> str:
-    return _refused(
-        scene, lambda bobs: bobs.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
+    return _try_refused_move(
+        scene,
+        lambda bobs: bobs.free_standby(scene.rig.standby, owner=get_uid(ALICE), dependency=""),
     )
 
 
 def refused_cancel(scene: Scene) -> str:
-    return _refused(scene, lambda bobs: bobs.cancel_job(scene.rig.standby, owner=uid_of(ALICE)))
+    return _try_refused_move(
+        scene, lambda bobs: bobs.cancel_job(scene.rig.standby, owner=get_uid(ALICE))
+    )
 
 
-def _refused(scene: Scene, move: Callable[[Real], None]) -> str:
+def _try_refused_move(scene: Scene, move: Callable[[Real], None]) -> str:
     before = scene.rig.testbed.job(scene.rig.standby)
     try:
         scene.bob(move)
@@ -97,22 +100,22 @@ def _refused(scene: Scene, move: Callable[[Real], None]) -> str:
 
 
 def free(scene: Scene) -> str:
-    scene.operator.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
-    return "eligible" if scene.shown("Dependency") == "(null)" else "STILL BEHIND"
+    scene.operator.free_standby(scene.rig.standby, owner=get_uid(ALICE), dependency="")
+    return "eligible" if scene.read_field("Dependency") == "(null)" else "STILL BEHIND"
 
 
 def cancel(scene: Scene) -> str:
-    scene.operator.cancel_job(scene.rig.standby, owner=uid_of(ALICE))
-    return scene.shown("JobState").lower()
+    scene.operator.cancel_job(scene.rig.standby, owner=get_uid(ALICE))
+    return scene.read_field("JobState").lower()
 
 
-def by_id(scene: Scene) -> str:
+def fetch_by_id(scene: Scene) -> str:
     ids = [scene.rig.predecessor, scene.rig.standby]
     scene.rig.until(lambda: len(scene.operator.fetch_job_records(ids)) == len(ids), 60)
     return f"{len(scene.operator.fetch_job_records(ids))} of {len(ids)}"
 
 
-def history(scene: Scene) -> str:
+def fetch_history_times(scene: Scene) -> str:
     """Describe the predecessor's record in a window that begins after its start."""
     now = int(time.time())
     records = {job.job_id: job for job in scene.operator.fetch_history(now - 1, now + 1)}
@@ -127,8 +130,8 @@ MOVES: dict[str, Callable[[Scene], str]] = {
     "hold, release": hold_release,
     "a stranger's move": refused_move,
     "a stranger's cancel": refused_cancel,
-    "jobs by id": by_id,
-    "times of history": history,
+    "jobs by id": fetch_by_id,
+    "times of history": fetch_history_times,
     "free": free,
     "cancel": cancel,
 }
@@ -140,37 +143,37 @@ def main() -> int:
     release = testbed.run(["sinfo", "-V"]).stdout.split()[-1]
     rows = [
         (release, name, *(_describe_outcome(move, scene) for move in MOVES.values()))
-        for name, scene in _scenes(testbed)
+        for name, scene in _iter_scenes(testbed)
     ]
     testbed.down()
-    _write(rows)
+    _write_table(rows)
     return 1 if any(_WRONG.search(cell) for row in rows for cell in row[2:]) else 0
 
 
-def _scenes(testbed: Testbed) -> Iterator[tuple[str, Scene]]:
+def _iter_scenes(testbed: Testbed) -> Iterator[tuple[str, Scene]]:
     stage = Stage(testbed)
     with tempfile.TemporaryDirectory() as folder:
-        paths = {user: _path(Path(folder), user) for user in ("mirage", "bob")}
+        paths = {user: _make_path(Path(folder), user) for user in ("mirage", "bob")}
         os.environ["PATH"] = paths["mirage"]
 
-        def as_bob(move: Callable[[Real], None]) -> None:
+        def move_as_bob(move: Callable[[Real], None]) -> None:
             with _environ_path(paths["bob"]):
                 move(SlurmCli())
 
-        yield "commands", Scene(stage.set(), SlurmCli(), as_bob)
+        yield "commands", Scene(stage.set(), SlurmCli(), move_as_bob)
         with running_slurmrestd(testbed) as host:
             versions = host.versions()
         for version in versions:
             with running_slurmrestd(testbed, *build_version_options(testbed, version)) as host:
                 operator, bobs = host.cluster(commands=SlurmCli()), host.cluster("bob")
-                yield version, Scene(stage.set(), operator, partial(_by, bobs))
+                yield version, Scene(stage.set(), operator, partial(_apply_move, bobs))
 
 
-def _by(cluster: Real, move: Callable[[Real], None]) -> None:
+def _apply_move(cluster: Real, move: Callable[[Real], None]) -> None:
     move(cluster)
 
 
-def _path(folder: Path, user: str) -> str:
+def _make_path(folder: Path, user: str) -> str:
     commands = folder / user
     commands.mkdir()
     return put_on_path(commands, user)
@@ -193,7 +196,7 @@ def _describe_outcome(move: Callable[[Scene], str], scene: Scene) -> str:
         return f"NO: {error}"[:200].replace("|", "/")
 
 
-def _write(rows: list[tuple[str, ...]]) -> None:
+def _write_table(rows: list[tuple[str, ...]]) -> None:
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     table, _, after = rest.partition(END)

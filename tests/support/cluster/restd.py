@@ -16,7 +16,7 @@ OPENAPI = "/openapi/v3"
 
 
 def openapi(*versions: str, accounting: bool = True) -> dict[str, Any]:
-    """A document that serves these versions."""
+    """Build a document that serves these versions."""
     paths: dict[str, Any] = {}
     for version in versions:
         paths[f"/slurm/{version}/jobs"] = {"get": {}}
@@ -48,7 +48,7 @@ class _Answer:
 
 
 class FakeRestd:
-    """At first it serves v0.0.38 alone. A path without an answer is a 404."""
+    """A slurmrestd that at first serves only v0.0.38. A path without an answer is a 404."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"unix:{folder / 'restd.sock'}"
@@ -98,9 +98,9 @@ class FakeRestd:
         return self._answers.get(f"{method} {path}") or self._answers.get(path)
 
     def is_dropped(self, path: str) -> bool:
-        left = self._dropped.get(path, 0)
-        self._dropped[path] = left - 1
-        return left > 0
+        drops_left = self._dropped.get(path, 0)
+        self._dropped[path] = drops_left - 1
+        return drops_left > 0
 
     def calls(self, path: str) -> list[Request]:
         return [request for request in self.requests if request.path == path]

@@ -13,7 +13,7 @@ from mirage.slurm.clients.restd.client import Slurmrestd
 from tests.support.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 
 
-def uid_of(user: str) -> int:
+def get_uid(user: str) -> int:
     return pwd.getpwnam(user).pw_uid
 
 
@@ -23,11 +23,11 @@ _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _UP = frozenset({"idle", "allocated", "mixed", "completing", "planned"})
 _WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
 _LONGEST_WAIT_S = 4
-"""In real time the testbed's schedulers look every 2 s: twice over."""
+"""Twice the interval at which the testbed's schedulers look, in real time."""
 
 
 def put_on_path(folder: Path, user: str) -> str:
-    """A PATH on which Slurm's commands run as `user`; their answers depend on who asks."""
+    """Return a PATH on which Slurm's commands run as `user`; their answers depend on the caller."""
     entry = pwd.getpwnam(user)
     command_prefix = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
     for command in _COMMANDS:
@@ -53,13 +53,13 @@ class SlurmRig:
     def wait(self, seconds: int) -> None:
         time.sleep(min(seconds, _LONGEST_WAIT_S))
 
-    def until(self, holds: Callable[[], bool], seconds: int) -> None:
-        self.testbed.wait_until(holds, seconds, "what the test waits for")
+    def until(self, condition: Callable[[], bool], seconds: int) -> None:
+        self.testbed.wait_until(condition, seconds, "what the test waits for")
 
-    def crowd(self) -> None:
+    def fill_free_node(self) -> None:
         submit_running_job(self.testbed)
 
-    def insist(self, node_list: str) -> JobId:
+    def submit_for_nodes(self, node_list: str) -> JobId:
         return self.submit(f"--dependency=afterany:{self.predecessor}", f"--nodelist={node_list}")
 
     def requested_nodes(self, job_id: JobId) -> str:
@@ -80,8 +80,8 @@ class RestRig:
     def __init__(self, scene: SlurmRig, cluster: Slurmrestd) -> None:
         self.cluster = cluster
         self.predecessor, self.standby = scene.predecessor, scene.standby
-        self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
-        self.insist, self.requested_nodes = scene.insist, scene.requested_nodes
+        self.wait, self.until, self.fill_free_node = scene.wait, scene.until, scene.fill_free_node
+        self.submit_for_nodes, self.requested_nodes = scene.submit_for_nodes, scene.requested_nodes
         self.place_hold, self.lift_hold = scene.place_hold, scene.lift_hold
 
 
@@ -94,7 +94,7 @@ class Stage:
 
     def set(self) -> SlurmRig:
         # A cluster in which it runs is the one it was: a switch of settings forgets all jobs.
-        if self._predecessor is None or not self._runs(self._predecessor):
+        if self._predecessor is None or not self._is_running(self._predecessor):
             self._testbed.up(TWO_NODES)
             self._testbed.cancel_all()
             self._predecessor = submit_running_job(self._testbed)
@@ -103,39 +103,41 @@ class Stage:
         self._clear(self._predecessor)
         return SlurmRig(self._testbed, self._predecessor)
 
-    def _runs(self, job_id: JobId) -> bool:
-        """Not where slurmctld is away, or another cluster."""
+    def _is_running(self, job_id: JobId) -> bool:
+        """Return whether the job runs; False if slurmctld does not answer or is a new one."""
         try:
             return self._testbed.state(job_id) == "RUNNING"
         except (LookupError, TestbedFailure):
             return False
 
     def _nodes_answer(self) -> bool:
-        """After a restart slurmctld hears of them one by one. A node whose state ends in `-` is
-        planned for a job that waits."""
+        """Return whether all nodes are up. After a restart slurmctld hears of them one by one.
+
+        A node whose state ends in `-` is planned for a job that waits.
+        """
         states = self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout
         return {state.removesuffix("-") for state in states.split()} <= _UP
 
     def _clear(self, predecessor: JobId) -> None:
-        others = [job_id for job_id in self._listed() if job_id != str(predecessor)]
-        if others:
-            self._testbed.run(["scancel", "--quiet", *others], check=False)
+        other_jobs = [job_id for job_id in self._list_jobs() if job_id != str(predecessor)]
+        if other_jobs:
+            self._testbed.run(["scancel", "--quiet", *other_jobs], check=False)
             self._testbed.wait_until(
-                lambda: self._listed() == [str(predecessor)], 60, "the others' end"
+                lambda: self._list_jobs() == [str(predecessor)], 60, "the others' end"
             )
 
-    def _listed(self) -> list[str]:
+    def _list_jobs(self) -> list[str]:
         return self._testbed.run(["squeue", "-h", "-o", "%A"]).stdout.split()
 
     def _in_history(self) -> bool:
-        """slurmdbd hears of a job's eligibility a moment later than of the job."""
+        """Return whether accounting has the predecessor: slurmdbd learns its eligibility late."""
         cluster = SlurmCli()
         now = cluster.read_clock()
         return any(job.job_id == self._predecessor for job in cluster.fetch_history(now - 60, now))
 
 
 def submit(testbed: Testbed, *words: str) -> JobId:
-    """A job of alice's that takes a whole node."""
+    """Submit a job of alice's that takes a whole node."""
     return JobId(testbed.sbatch(*_WHOLE_NODE, *words))
 
 

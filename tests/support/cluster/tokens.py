@@ -4,7 +4,7 @@ import base64
 import json
 
 
-def jwt(user: str, expires: float | None = None, **claims: object) -> str:
+def build_jwt(user: str, expires: float | None = None, **claims: object) -> str:
     """Build a token in the form of `scontrol token`, with a false signature."""
     payload = {"sun": user, **claims} | ({} if expires is None else {"exp": int(expires)})
     parts = [{"alg": "HS256", "typ": "JWT"}, payload]

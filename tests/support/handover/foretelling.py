@@ -18,7 +18,7 @@ FASTEST = 60
 """The most times that a testbed's clock may be faster than this host's."""
 
 
-class Foretelling(AtOnce):
+class ForecastingAtOnce(AtOnce):
     """Releases at once; all waits are ten minutes."""
 
     def decide(self, view: PolicyView) -> Decision:
@@ -27,6 +27,6 @@ class Foretelling(AtOnce):
 
 
 if __name__ == "__main__":
-    POLICIES["at-once"] = Foretelling()
+    POLICIES["at-once"] = ForecastingAtOnce()
     return_costs.FRESH_S *= FASTEST
     main()

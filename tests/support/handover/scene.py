@@ -46,7 +46,7 @@ echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ScriptRun:
     """One run of alice's script, as the script itself wrote it: nothing here is from Mirage."""
 
     chain: str
@@ -120,8 +120,8 @@ class Scene:
             "MIRAGE_STATE_DIR": str(self.root / "alice" / "state"),
             **(env or {}),
         }
-        done = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
-        return int(done.stdout.partition(";")[0])
+        process = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
+        return int(process.stdout.partition(";")[0])
 
     def let_end(self, name: str, link: int) -> None:
         Path(f"{self.log(name)}.{link}").touch()
@@ -129,23 +129,23 @@ class Scene:
     def log(self, name: str) -> Path:
         return self.root / "alice" / f"{name}.log"
 
-    def ran(self, name: str) -> list[Ran]:
+    def list_runs(self, name: str) -> list[ScriptRun]:
         """Return the links of that chain whose script started, in the order of their starts."""
         log = self.log(name)
         lines = log.read_text().splitlines() if log.exists() else []
         ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
         return [
-            Ran(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
+            ScriptRun(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
             for w in map(str.split, lines)
             if w[0] == "start"
         ]
 
-    def finished(self, name: str, links: int) -> bool:
-        runs = self.ran(name)
+    def is_finished(self, name: str, links: int) -> bool:
+        runs = self.list_runs(name)
         return len(runs) == links and all(run.end is not None for run in runs)
 
     def handovers(self, name: str) -> list[Handover]:
-        runs = self.ran(name)
+        runs = self.list_runs(name)
         return [
             Handover(before.end, after.start)
             for before, after in itertools.pairwise(runs)
@@ -171,17 +171,21 @@ class Scene:
         """
         sbatch = "sbatch -Q -o /dev/null --gres=gpu:4"
         blocker = f"{sbatch} -p long --exclusive -t {2 * wait_min} --wrap 'sleep {60 * wait_min}'"
-        waiting = f"{sbatch} -p gpu -t 5 --wrap 'sleep 30'"
+        waiting_job = f"{sbatch} -p gpu -t 5 --wrap 'sleep 30'"
         self.testbed.run(["sh", "-ec", "\n".join([blocker] * 8)], user="bob")
-        running = ["squeue", "-h", "-u", "bob", "-t", "R", "-o", "%A"]
+        running_argv = ["squeue", "-h", "-u", "bob", "-t", "R", "-o", "%A"]
         self.testbed.wait_until(
-            lambda: len(self.testbed.run(running).stdout.split()) == 8, 60 * wait_min, "full nodes"
+            lambda: len(self.testbed.run(running_argv).stdout.split()) == 8,
+            60 * wait_min,
+            "full nodes",
         )
-        self.testbed.run(["sh", "-ec", "\n".join([waiting] * jobs)], user="bob")
-        left = ["squeue", "-h", "-u", "bob", "-o", "%A"]
-        self.testbed.wait_until(lambda: not self.testbed.run(left).stdout, 7200, "bob's jobs' ends")
+        self.testbed.run(["sh", "-ec", "\n".join([waiting_job] * jobs)], user="bob")
+        remaining_argv = ["squeue", "-h", "-u", "bob", "-o", "%A"]
+        self.testbed.wait_until(
+            lambda: not self.testbed.run(remaining_argv).stdout, 7200, "bob's jobs' ends"
+        )
 
-    def submitted(self) -> int:
+    def count_submitted(self) -> int:
         """Return the number of filler jobs so far."""
         return 0 if self._load is None else self._load.submitted
 
@@ -197,11 +201,11 @@ class Scene:
         argv = [python, "-m", "mirage", "chain", *words]
         answers: list[subprocess.CompletedProcess[str]] = []
 
-        def answered() -> bool:
+        def is_answered() -> bool:
             answers.append(self.testbed.run(argv, user=user, env=environment, check=False))
             return answers[-1].returncode != _NO_SERVICE
 
-        self.testbed.wait_until(answered, 600, "the service's answer")
+        self.testbed.wait_until(is_answered, 600, "the service's answer")
         return answers[-1]
 
     # The service
@@ -221,18 +225,18 @@ class Scene:
         *,
         mode: str = "act",
         policy: str | None = None,
-        more: str = "",
+        extra_config: str = "",
         cluster: str = "",
         path: str | None = None,
         module: str = "mirage",
     ) -> None:
         """Start `mirage serve` as the account mirage, an Operator and not root, and wait for it.
 
-        It runs in the cluster's time. `policy` is the default policy; None: the product's. `more`
-        is added to the configuration file, `cluster` to its table [cluster]. `path` is the PATH on
-        which the service finds Slurm's commands. `module` is the program to run.
+        It runs in the cluster's time. `policy` is the default policy; None: the product's.
+        `extra_config` is added to the configuration file, `cluster` to its table [cluster]. `path`
+        is the PATH on which the service finds Slurm's commands. `module` is the program to run.
         """
-        self._configure(policy, more, cluster)
+        self._configure(policy, extra_config, cluster)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
         self.launch_service(path, module)
@@ -270,7 +274,7 @@ class Scene:
 
     def show_chain(self, name: str) -> dict[str, Any]:
         """Wait until the service knows the chain; return the service's answer about it."""
-        path = f"/api/v1/chains/{self.ran(name)[0].chain}"
+        path = f"/api/v1/chains/{self.list_runs(name)[0].chain}"
         answers: list[dict[str, Any]] = []
 
         def is_known() -> bool:
@@ -309,7 +313,7 @@ class Scene:
     def _config(self) -> Path:
         return self.root / "mirage" / "mirage.toml"
 
-    def _configure(self, policy: str | None, more: str, cluster: str) -> None:
+    def _configure(self, policy: str | None, extra_config: str, cluster: str) -> None:
         # Commands may take 15 s of real time: the cluster's clock runs faster.
         text = (
             f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
@@ -318,7 +322,7 @@ class Scene:
         )
         text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'
         text += "allow_pin = true\n" if policy and policy.startswith("pin") else ""
-        self._config.write_text(text + more)
+        self._config.write_text(text + extra_config)
 
 
 def _give_time_to_register(module: Path, speed: float) -> None:
@@ -342,17 +346,17 @@ class Load(threading.Thread):
         super().__init__(name="filler", daemon=True)
         self._testbed, self._backlog, self._gpus = testbed, backlog, gpus
         self._shortest, self._longest = run_s
-        self._stop_asked = threading.Event()
+        self._stop_event = threading.Event()
         self.submitted = 0
 
     def run(self) -> None:
         slots = 64 // self._gpus
         self._submit([("long", slots)])
-        while not self._stop_asked.wait(0.5):
+        while not self._stop_event.wait(0.5):
             self._submit([("gpu", self._backlog - self._waiting())])
 
     def stop(self) -> None:
-        self._stop_asked.set()
+        self._stop_event.set()
         self.join()
 
     def _waiting(self) -> int:

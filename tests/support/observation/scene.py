@@ -23,8 +23,8 @@ PARAMS = Params(
 )
 
 
-def workload(seed: int, hours: int = 48, *, jobs: int = 400) -> list[SimJob]:
-    """More than the cluster can run: there is always a queue."""
+def generate_jobs(seed: int, hours: int = 48, *, jobs: int = 400) -> list[SimJob]:
+    """Generate more jobs than the cluster can run: there is always a queue."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     limits = (HOUR // 2, 2 * HOUR, 12 * HOUR, 48 * HOUR)
     return [
@@ -41,18 +41,18 @@ def workload(seed: int, hours: int = 48, *, jobs: int = 400) -> list[SimJob]:
     ]
 
 
-def dressed(jobs: Sequence[SimJob], params: Params, seed: int = 0) -> list[SimJob]:
-    """For sites with several partitions and with nodes that jobs share."""
+def add_requests(jobs: Sequence[SimJob], params: Params, seed: int = 0) -> list[SimJob]:
+    """Give the jobs partitions, and CPUs and GPUs if nodes are shared."""
     rng = random.Random(seed)  # noqa: S311
     names = [p.name for p in params.partitions if p.name != DEFAULT_PARTITION] or [""]
-    shared = params.select_type is not SelectType.LINEAR
+    are_nodes_shared = params.select_type is not SelectType.LINEAR
     return [
         replace(
             job,
             partition=rng.choice(names),
-            nodes=min(job.nodes, 4) if shared else job.nodes,
-            cpus=rng.choice((1, 8, 32)) if shared else 0,
-            gpus=rng.choice((0, 0, 1, 4)) if shared else 0,
+            nodes=min(job.nodes, 4) if are_nodes_shared else job.nodes,
+            cpus=rng.choice((1, 8, 32)) if are_nodes_shared else 0,
+            gpus=rng.choice((0, 0, 1, 4)) if are_nodes_shared else 0,
         )
         for job in jobs
     ]
@@ -61,22 +61,22 @@ def dressed(jobs: Sequence[SimJob], params: Params, seed: int = 0) -> list[SimJo
 def make_handover_input(now: int, nodes: int = 2, **fields: Any) -> HandoverInput:
     """A day's link, whose predecessor started six hours ago and is not one of the scene's jobs.
 
-    `fields` go before that.
+    `fields` replace these defaults.
     """
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "time_limit_s": 24 * HOUR,
         "user": "user-3",
         "predecessor_submit": now - 7 * HOUR,
         "predecessor_start": now - 6 * HOUR,
         "predecessor_end": now + 18 * HOUR,
     }
-    return HandoverInput(nodes=nodes, **{**given, **fields})
+    return HandoverInput(nodes=nodes, **{**defaults, **fields})
 
 
-def played(
+def play_jobs(
     jobs: Sequence[SimJob], until: int, params: Params = PARAMS
 ) -> tuple[Simulator, RunningStats]:
-    """The cluster at `until`, and what is remembered of its past."""
+    """Return the cluster at `until` and the statistics of its past."""
     simulator = Simulator(params, jobs, now=BEGIN)
     memory = RunningStats(utc_offset_s=-6 * HOUR)
     memory.record_events(simulator, simulator.advance(until))

@@ -50,12 +50,12 @@ def _describe_link(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
-    """Link `index` of alice's chain in squeue; `fields` as `JobValues` has them."""
+    """Return link `index` of alice's chain in squeue; `fields` as `JobValues` has them."""
     return read_queue_job(state=state, **_describe_link(index, fields))
 
 
 def record(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
-    """Link `index` of alice's chain in sacct; `fields` as `JobValues` has them."""
+    """Return link `index` of alice's chain in sacct; `fields` as `JobValues` has them."""
     return read_record(state=state, **_describe_link(index, fields))
 
 
@@ -79,11 +79,11 @@ def ended_record(index: int, state: JobState, start: int | None, end: int, **fie
     return record(index, state, start=start, end=end, **fields)
 
 
-def register(store: Store, *, now: int = NOW, **more: Any) -> None:
-    """Alice's chain, of nine links unless said otherwise, on the first cluster of the database."""
-    new = Registration(**{"chain_id": CHAIN, "links": 9, **more})
+def register(store: Store, *, now: int = NOW, **fields: Any) -> None:
+    """Register alice's chain, of nine links by default, on the first cluster of the database."""
+    registration = Registration(**{"chain_id": CHAIN, "links": 9, **fields})
     with store.begin() as tx:
-        register_chain(tx, 1, new, uid=ALICE, user="alice", now=now)
+        register_chain(tx, 1, registration, uid=ALICE, user="alice", now=now)
 
 
 def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
@@ -108,7 +108,7 @@ def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
         return [entry.event for entry in audit.list_entries(tx, 1, chain_id=chain_id)][::-1]
 
 
-class Written:
+class WrittenCluster:
     """A ports.Cluster whose queue, records and answers to moves the test writes."""
 
     def __init__(self, *jobs: Job, now: int = NOW) -> None:
@@ -204,8 +204,8 @@ class Written:
         self._answer(name)
         if name in {"free", "unpin", "hold"}:
             self.jobs = [
-                reread_queue_job(one, dependency=dependency) if one.job_id == standby else one
-                for one in self.jobs
+                reread_queue_job(job, dependency=dependency) if job.job_id == standby else job
+                for job in self.jobs
             ]
 
     def _answer(self, name: str) -> None:
@@ -247,6 +247,6 @@ def contents(store: Store) -> dict[str, list[Any]]:
 
 def follow(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str, str]:
     """Update alice's chain by jobs from the queue; return its state, its risk and its note."""
-    advanced = advance_chain(store, *jobs, now=now)
-    risk = advanced.at_risk.word if advanced.at_risk else ""
-    return advanced.state, risk, describe_chain(advanced)
+    chain_now = advance_chain(store, *jobs, now=now)
+    risk = chain_now.at_risk.word if chain_now.at_risk else ""
+    return chain_now.state, risk, describe_chain(chain_now)

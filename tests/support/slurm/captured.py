@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Captures:
-    """What one release answered."""
+    """The answers of one release."""
 
     release: str
 
@@ -62,7 +62,7 @@ class Captures:
         return int(json.loads(self.answer("jobs.json"))["taken_at"])
 
     def job_id(self, fate: str) -> JobId:
-        """The job of that fate; deploy/testbed/workload.py says what was done to it."""
+        """Return the job of that fate; deploy/testbed/workload.py has the cause of each fate."""
         return JobId(int(json.loads(self.answer("jobs.json"))["jobs"][fate]))
 
     def uid(self, user: str) -> int:

@@ -27,7 +27,7 @@ _FIELDS = sacct.choose_fields(ALL[-1].answer("sacct-helpformat.txt"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobValues:
-    """The values that Slurm knows of one job. A test gives those that it is about.
+    """The values that Slurm knows of one job. A test sets only those that it is about.
 
     Slurm shows one start and one end of every job. For a waiting job they are backfill's plan. For
     a running job the end is the one by its time limit.
@@ -84,7 +84,7 @@ class JobValues:
 
     @property
     def has_nodes(self) -> bool:
-        """Whether it runs, or ran for a second at least, unless `node_list` says otherwise."""
+        """Return whether the job runs, or ran for a second; `node_list` overrides both."""
         if self.node_list is not None:
             return self.node_list != ""
         if self.state.is_waiting or self.start is None:
@@ -103,7 +103,7 @@ class JobValues:
         return self.submit if self.eligible is None and self.has_nodes else self.eligible
 
     def build_queue_cells(self) -> dict[str, str]:
-        """squeue's cells by field, as Mirage asks for them."""
+        """Build squeue's cells by field, as Mirage asks for them."""
         tres = f"cpu={self._count_cpus()},node={self.nodes},billing={self._count_cpus()}"
         start, end = self.start, self.end
         if self.state.has_ended and not self.has_nodes:
@@ -143,7 +143,7 @@ class JobValues:
         }
 
     def build_record_cells(self) -> dict[str, str]:
-        """sacct's cells by field, those of both answers."""
+        """Build sacct's cells by field, those of both answers."""
         state, has_run = _print_state(self.state), self.has_nodes
         if self.state is JobState.CANCELLED and self.uid is not None:
             state = f"{state} by {self.uid}"

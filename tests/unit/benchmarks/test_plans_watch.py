@@ -15,7 +15,7 @@ from benchmarks.plans_watch import (
     has_ended,
     was_sent_back,
 )
-from tests.support.handover.scene import Ran
+from tests.support.handover.scene import ScriptRun
 
 SPEC = ChainSpec(name="a", style="sequential", limit_min=60, links=3)
 """Its links may start a quarter of an hour before their predecessor's end."""
@@ -68,25 +68,25 @@ def test_a_chain_submitted_as_a_whole_has_many_waiting_links() -> None:
 
 
 def test_a_script_beside_the_one_before_is_two_writers_where_links_are_sequential() -> None:
-    ran = [Ran("c", 1, 1, 0, 3600), Ran("c", 2, 2, 3590, None)]
+    ran = [ScriptRun("c", 1, 1, 0, 3600), ScriptRun("c", 2, 2, 3590, None)]
     (told,) = find_two_writers(ran, [FIRST], SPEC)
     assert "link 2 of a began 10 s before the end of link 1" in told
     assert find_two_writers(ran, [FIRST], replace(SPEC, style="concurrent")) == []
 
 
 def test_a_killed_links_end_is_slurms_word() -> None:
-    ran = [Ran("c", 1, 1, 0, None), Ran("c", 2, 2, 3590, None)]
+    ran = [ScriptRun("c", 1, 1, 0, None), ScriptRun("c", 2, 2, 3590, None)]
     assert find_two_writers(ran, [replace(FIRST, end=3500)], SPEC) == []
 
 
 def test_a_link_that_ran_as_two_jobs_is_told() -> None:
-    ran = [Ran("c", 2, 2, 0, 10), Ran("c", 2, 3, 20, 30)]
+    ran = [ScriptRun("c", 2, 2, 0, 10), ScriptRun("c", 2, 3, 20, 30)]
     assert find_two_writers(ran, [], SPEC) == ["two runs: link 2 of a as jobs [2, 3]"]
 
 
 def test_a_chain_has_ended_once_its_last_links_script_has_begun() -> None:
-    assert not has_ended([Ran("c", 2, 2, 0, 10)], SPEC)
-    assert has_ended([Ran("c", 3, 3, 20, None)], SPEC)
+    assert not has_ended([ScriptRun("c", 2, 2, 0, 10)], SPEC)
+    assert has_ended([ScriptRun("c", 3, 3, 20, None)], SPEC)
 
 
 def test_two_jobs_of_a_link_at_once_are_told_once_one_has_had_time_to_leave() -> None:

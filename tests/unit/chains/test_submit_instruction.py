@@ -28,7 +28,7 @@ from tests.support.provision.slurm_jobs import (
     CHAIN,
     HOUR,
     NOW,
-    Written,
+    WrittenCluster,
     chain,
     ended,
     find_last_decision,
@@ -55,8 +55,8 @@ def register_three(store: Store, mode: ChainMode = ChainMode.SUBMIT, **more: Any
 
 def tick(
     store: Store, *jobs: Job, now: int = NOW, settings: DecisionSettings = SETTINGS
-) -> Written:
-    cluster = Written(*jobs, now=now)
+) -> WrittenCluster:
+    cluster = WrittenCluster(*jobs, now=now)
     queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), now)

@@ -10,7 +10,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.history.ingest import completion_push
 from mirage.history.ingest.completion_push import (
     LOOK_SOON_S,
-    ON_ITS_WAY_S,
+    MISSED_AFTER_S,
     TRUSTED_S,
     PollingCadence,
 )
@@ -73,7 +73,9 @@ def test_an_end_that_was_told_is_not_missed(lab_store: Store) -> None:
     assert look(lab_store, over, standby(2), now=NOW + 120).last_missed is None
 
 
-@pytest.mark.parametrize(("late_s", "missed"), [(ON_ITS_WAY_S, True), (ON_ITS_WAY_S - 1, False)])
+@pytest.mark.parametrize(
+    ("late_s", "missed"), [(MISSED_AFTER_S, True), (MISSED_AFTER_S - 1, False)]
+)
 def test_an_end_that_nobody_told_of_means_that_pushes_do_not_get_through(
     lab_store: Store, late_s: int, missed: bool
 ) -> None:

@@ -22,10 +22,10 @@ from tests.support.observation.scene import (
     BEGIN,
     HOUR,
     PARAMS,
-    dressed,
+    add_requests,
+    generate_jobs,
     make_handover_input,
-    played,
-    workload,
+    play_jobs,
 )
 
 AT = BEGIN + 20 * HOUR + 7
@@ -34,7 +34,9 @@ ACCRUING = replace(PARAMS, accrue_always=True)
 
 def _jobs(seed: int, params: Params) -> list[SimJob]:
     """No long ones: the plan reaches to the end of the queue."""
-    return dressed([j for j in workload(seed, jobs=460) if j.time_limit_s <= 12 * HOUR], params)
+    return add_requests(
+        [j for j in generate_jobs(seed, jobs=460) if j.time_limit_s <= 12 * HOUR], params
+    )
 
 
 def _successor(seen: HandoverInput) -> SimJob:
@@ -42,7 +44,7 @@ def _successor(seen: HandoverInput) -> SimJob:
 
 
 def _scene(params: Params, seed: int = 5) -> tuple[Simulator, RunningStats, HandoverInput]:
-    simulator, memory = played(_jobs(seed, params), AT, params)
+    simulator, memory = play_jobs(_jobs(seed, params), AT, params)
     return simulator, memory, make_handover_input(AT)
 
 

@@ -115,7 +115,7 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
     copy(sqlite_template, tmp_path / "mirage.db")
     now = slurm_jobs.NOW
     shown = [slurm_jobs.running(1, start=now - HOUR + left_s), slurm_jobs.standby(2)]
-    cluster = slurm_jobs.Written(*shown)
+    cluster = slurm_jobs.WrittenCluster(*shown)
     with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as store:
         with store.begin() as tx:
             clusters.set_mode(tx, clusters.ensure_cluster(tx, "lab"), Mode.ACT)

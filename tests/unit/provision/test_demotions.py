@@ -21,7 +21,7 @@ from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
 from tests.support.provision.scene import Always
-from tests.support.provision.slurm_jobs import HOUR, NOW, Written, job, read_mode, running
+from tests.support.provision.slurm_jobs import HOUR, NOW, WrittenCluster, job, read_mode, running
 
 DAY = 24 * HOUR
 SOON = Forecast(p50_s=600.0)
@@ -52,7 +52,7 @@ class Looks:
     """Each look is at the queue as squeue prints it, and decides as a tick does."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.cluster, self.shown = store, Written(), dict[int, list[Job]]()
+        self.store, self.cluster, self.shown = store, WrittenCluster(), dict[int, list[Job]]()
 
     def tick(self, at: int) -> list[JobId]:
         """Return the standbys that were moved."""

@@ -21,7 +21,7 @@ from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import (
     CHAIN,
     NOW,
-    Written,
+    WrittenCluster,
     comment,
     ended,
     find_last_decision,
@@ -35,7 +35,7 @@ from tests.support.slurm.printed_jobs import reread_queue_job
 SETTINGS = DecisionSettings(get_policy=Always, default_policy="always")
 
 
-def tick(store: Store, cluster: Written, settings: DecisionSettings = SETTINGS) -> None:
+def tick(store: Store, cluster: WrittenCluster, settings: DecisionSettings = SETTINGS) -> None:
     queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync_links(tx, 1, link_service.list_marked_jobs(queue), queue.taken_at)
@@ -43,9 +43,9 @@ def tick(store: Store, cluster: Written, settings: DecisionSettings = SETTINGS) 
     provision_handovers(store, cluster, 1, Snapshot(queue=queue, nodes=()), settings)
 
 
-def freed(store: Store, *shown: Job) -> Written:
+def freed(store: Store, *shown: Job) -> WrittenCluster:
     """A cluster on which link 2 has been freed and still waits, with link 1 running."""
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     tick(store, cluster)
     cluster.moves.clear()
     cluster.jobs, cluster.at = list(shown), NOW + 60
@@ -60,13 +60,13 @@ def freed(store: Store, *shown: Job) -> Written:
     ],
 )
 def test_a_users_own_dependencies_stay(acting_store: Store, shown: str, told: str) -> None:
-    cluster = Written(running(1), standby(2, dependency=shown))
+    cluster = WrittenCluster(running(1), standby(2, dependency=shown))
     tick(acting_store, cluster)
     assert cluster.moves == [("free", 12, told)]
 
 
 def test_no_third_link_is_freed_while_two_run(acting_store: Store) -> None:
-    cluster = Written(running(1), running(2), standby(3))
+    cluster = WrittenCluster(running(1), running(2), standby(3))
     tick(acting_store, cluster)
     assert cluster.moves == []
     row = find_last_decision(acting_store, 3)
@@ -81,7 +81,7 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(
     acting_store: Store,
 ) -> None:
     own = "afterany:11(unfulfilled),singleton(unfulfilled)"
-    cluster = Written(running(1), standby(2, dependency=own))
+    cluster = WrittenCluster(running(1), standby(2, dependency=own))
     tick(acting_store, cluster)
     assert cluster.moves == []
     row = find_last_decision(acting_store, 2)
@@ -90,7 +90,7 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(
 
 
 def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) -> None:
-    cluster = Written(reread_queue_job(running(1), state=JobState.SUSPENDED), standby(2))
+    cluster = WrittenCluster(reread_queue_job(running(1), state=JobState.SUSPENDED), standby(2))
     tick(acting_store, cluster)
     assert cluster.moves == []
     row = find_last_decision(acting_store, 2)
@@ -106,7 +106,7 @@ def test_beside_a_suspended_predecessor_nothing_is_freed(acting_store: Store) ->
 def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(
     acting_store: Store, shown: str
 ) -> None:
-    cluster = Written(running(1), standby(2, dependency=shown))
+    cluster = WrittenCluster(running(1), standby(2, dependency=shown))
     tick(acting_store, cluster)
     assert cluster.moves == []
     row = find_last_decision(acting_store, 2)
@@ -116,7 +116,7 @@ def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(
 
 def test_a_standby_that_the_queue_does_not_show_is_not_moved(acting_store: Store) -> None:
     """Its user's own dependencies are not known: freeing it would clear them."""
-    cluster = Written(running(1), standby(2, dependency="afterany:11,afterok:7"))
+    cluster = WrittenCluster(running(1), standby(2, dependency="afterany:11,afterok:7"))
     with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, cluster.jobs, NOW)
     cluster.jobs = [running(1)]
@@ -125,7 +125,7 @@ def test_a_standby_that_the_queue_does_not_show_is_not_moved(acting_store: Store
 
 
 def test_a_pinned_standby_is_unpinned_when_freed(acting_store: Store) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     with acting_store.begin() as tx:
         link_service.sync_links(tx, 1, cluster.jobs, NOW)
     with acting_store.begin() as tx:
@@ -150,7 +150,7 @@ def test_a_free_standby_is_held_again_when_its_predecessor_was_requeued(
 
 
 def test_a_standby_that_its_user_freed_is_not_held(acting_store: Store) -> None:
-    cluster = Written(job(1), job(2))
+    cluster = WrittenCluster(job(1), job(2))
     tick(acting_store, cluster)
     assert cluster.moves == []
 
@@ -175,7 +175,7 @@ def test_a_refused_hold_is_not_repeated_at_every_tick(acting_store: Store) -> No
 
 
 def test_an_intention_for_a_standby_since_replaced_has_failed(acting_store: Store) -> None:
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
     cluster.jobs = [running(1), job(2, job_id=JobId(70), submit=NOW + 10)]
@@ -199,7 +199,7 @@ def within(node_h: float) -> DecisionSettings:
 
 
 def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store: Store) -> None:
-    cluster = Written(*pair(1), *pair(2), *pair(3), *pair(4, account="other"))
+    cluster = WrittenCluster(*pair(1), *pair(2), *pair(3), *pair(4, account="other"))
     tick(acting_store, cluster, within(2.0))
     assert [standby for _, standby, _ in cluster.moves] == [101, 201, 401]
 
@@ -207,7 +207,7 @@ def test_what_one_tick_frees_counts_against_the_budget_of_that_tick(acting_store
 def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> None:
     """Both links of the first chain run: the second chain would double what the account spends."""
     first, second = pair(1)
-    cluster = Written(first, second)
+    cluster = WrittenCluster(first, second)
     tick(acting_store, cluster)
     cluster.moves.clear()
     beside = running(2, job_id=second.job_id, comment=second.comment)
@@ -220,7 +220,7 @@ def test_overlap_that_goes_on_counts_against_the_budget(acting_store: Store) -> 
 
 def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) -> None:
     first, second = pair(1)
-    cluster = Written(first, running(2, job_id=second.job_id, comment=second.comment))
+    cluster = WrittenCluster(first, running(2, job_id=second.job_id, comment=second.comment))
     tick(acting_store, cluster)
     over = reread_queue_job(first, state=JobState.COMPLETED, end=NOW + 1800)
     cluster.jobs, cluster.at = [over, *cluster.jobs[1:], *pair(2, start=NOW + 1740)], NOW + 1800
@@ -231,7 +231,7 @@ def test_overlap_of_the_last_day_counts_against_the_budget(acting_store: Store) 
 
 
 def test_a_silent_slurm_is_not_asked_for_the_other_moves_of_the_tick(acting_store: Store) -> None:
-    cluster = Written(*pair(1), *pair(2))
+    cluster = WrittenCluster(*pair(1), *pair(2))
     cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
     assert len(cluster.moves) == 1
@@ -246,7 +246,7 @@ def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
     acting_store: Store, eligible: int, effect: str
 ) -> None:
     """Nobody answered, the predecessor has ended since, and the standby still waits."""
-    cluster = Written(running(1), standby(2))
+    cluster = WrittenCluster(running(1), standby(2))
     cluster.errors["free"] = ClusterUnavailable("no answer")
     tick(acting_store, cluster)
     first = ended(1, JobState.FAILED, NOW - 60, NOW + 30)

@@ -12,7 +12,7 @@ from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import NodeEvent, Outage, Params, SelectType, SimJob, build_afterany
 from mirage.twin.future_removal import Arrivals, Present
 from mirage.twin.piecework import finish_work
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, dressed, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, add_requests, generate_jobs
 
 FAR = BEGIN + 365 * 24 * HOUR
 NOBODY = Arrivals(
@@ -47,8 +47,10 @@ def true_future(jobs: list[SimJob], present: Present, now: int) -> tuple[np.ndar
 def test_with_the_true_future_written_in_a_job_starts_when_it_does(
     params: Params, seed: int
 ) -> None:
-    now, among = BEGIN + 12 * HOUR + 7, workload(seed)
-    jobs = [replace(j, cancel_at=None) if j.submit <= now else j for j in dressed(among, params)]
+    now, among = BEGIN + 12 * HOUR + 7, generate_jobs(seed)
+    jobs = [
+        replace(j, cancel_at=None) if j.submit <= now else j for j in add_requests(among, params)
+    ]
     jobs = sorted(jobs, key=lambda job: (job.submit, job.job_id))
     simulator = Simulator(params, jobs, now=BEGIN)
     simulator.advance(now)
@@ -83,7 +85,7 @@ def test_what_the_trace_knows_of_later_is_gone() -> None:
 
 
 def test_the_simulator_is_left_as_it_is() -> None:
-    simulator = Simulator(PARAMS, workload(2), now=BEGIN)
+    simulator = Simulator(PARAMS, generate_jobs(2), now=BEGIN)
     simulator.advance(BEGIN + 20 * HOUR)
     before = simulator.arena.state.copy()
     present = Present(simulator, [SimJob(time_limit_s=HOUR, run_s=HOUR, user="someone new")])

@@ -105,8 +105,8 @@ def test_run_times_are_shares_of_limits_and_users_jobs_may_go_together() -> None
     jobs = RunTimeInputs(
         groups=np.array([group] * 5, dtype=np.int64),
         limit_s=np.full(5, 10 * HOUR),
-        least=np.full(5, -1.0),
-        known=np.array([-1.0, -1.0, -1.0, 0.25, 1.0]),
+        elapsed_share=np.full(5, -1.0),
+        run_share=np.array([-1.0, -1.0, -1.0, 0.25, 1.0]),
         users=np.array([0, 0, 1, 1, 1]),
     )
     own = np.array([[0.0, 0.5, 0.2], [0.0, 0.5, 0.9], [0.0, 0.5, 0.2], [0.0] * 3, [0.0] * 3])

@@ -10,7 +10,7 @@ from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import SimJob
 from mirage.twin.futures.submission_history import KEPT_S, NONE, SubmissionHistory
 from tests.support.jobs import make_job
-from tests.support.observation.scene import BEGIN, HOUR, PARAMS, workload
+from tests.support.observation.scene import BEGIN, HOUR, PARAMS, generate_jobs
 from tests.support.simulator.jobs import make_sim_job
 
 LIMIT_S = 4 * HOUR
@@ -81,7 +81,7 @@ def test_a_fork_hears_by_itself() -> None:
 
 
 def test_accounting_tells_what_events_tell() -> None:
-    jobs, now = workload(3), BEGIN + 30 * HOUR
+    jobs, now = generate_jobs(3), BEGIN + 30 * HOUR
     simulator = Simulator(PARAMS, jobs, now=BEGIN - 1)
     heard = SubmissionHistory(BEGIN - 1)
     heard.record_events(simulator.advance(now), {j.job_id: j for j in jobs}.get)
@@ -145,9 +145,9 @@ def test_a_requeued_job_was_submitted_once_and_only_its_last_run_is_over(gap_s: 
     history = SubmissionHistory.from_accounting(PARAMS, [second, first], BEGIN - 1, BEGIN + HOUR)
     waiting = history.list_submissions(0, BEGIN + HOUR)
     assert (waiting.start.tolist(), waiting.end.tolist()) == ([NONE], [NONE])
-    assert not history.run_times.build_shares().all_held.any()
+    assert not history.run_times.build_shares().all_counts.any()
     over = SubmissionHistory.from_accounting(PARAMS, [second, first], BEGIN - 1, end)
     found = over.list_submissions(0, end)
     assert (found.at.tolist(), found.start.tolist()) == ([BEGIN], [BEGIN + 2 * HOUR])
     assert found.end.tolist() == [end]
-    assert over.run_times.build_shares().all_held.sum() == 1
+    assert over.run_times.build_shares().all_counts.sum() == 1

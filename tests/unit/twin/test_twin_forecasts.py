@@ -93,5 +93,5 @@ def test_damaged_answers_are_refused(tmp_path: Path) -> None:
 def test_a_day_of_instants_is_asked_no_more_than_48_times() -> None:
     for instants in (1, 47, 48, 49, 72, 144, 288, 1000):
         every = table_forecasts.compute_question_step(instants)
-        assert -(-instants // every) <= table_forecasts.ASKED
-        assert every == 1 or -(-instants // (every - 1)) > table_forecasts.ASKED
+        assert -(-instants // every) <= table_forecasts.QUESTIONS_PER_RUN
+        assert every == 1 or -(-instants // (every - 1)) > table_forecasts.QUESTIONS_PER_RUN

@@ -20,7 +20,7 @@ from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.clients.restd.http import RestHttp
 from mirage.slurm.text.delimited_rows import parse_text
 from tests.support.cluster.commands import FakeCommands
-from tests.support.cluster.hostile_jobs import COMMON, HostileJob, Maker, decode_as_read, install
+from tests.support.cluster.hostile_jobs import COMMON, HostileJob, JobMaker, decode_as_read, install
 from tests.support.cluster.restd import FakeRestd
 from tests.support.cluster.table_printer import text_with_lies
 from tests.support.jobs import index_jobs
@@ -36,7 +36,7 @@ HELPFORMAT = answer("sacct-helpformat.txt")
 @pytest.fixture(scope="module")
 def made() -> list[HostileJob]:
     """Of few users: each of them lies, and is lied about."""
-    return Maker(SEED, users=6).jobs(COUNT)
+    return JobMaker(SEED, users=6).jobs(COUNT)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def misread(made: Iterable[HostileJob], told: Collection[Job]) -> list[HostileJo
 
 
 def _own_texts(made: HostileJob, job: Job) -> bool:
-    if made.honest:
+    if made.is_honest:
         written = (made.name, *map(parse_text, (made.comment, made.submit_line, made.account)))
         return (job.name, job.comment, job.submit_line, job.account) == tuple(
             map(decode_as_read, written)
@@ -115,7 +115,7 @@ def test_records_by_their_numbers(
 def test_of_many_liars_texts_may_be_lost_and_none_is_anothers(
     commands: FakeCommands, cluster: SlurmCli, tmp_path: Path
 ) -> None:
-    made = Maker(SEED, users=MANY_LIARS).jobs(1000)
+    made = JobMaker(SEED, users=MANY_LIARS).jobs(1000)
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
     told = list(cluster.fetch_history(*SPAN))
     assert who(told) == whose(made)
@@ -143,8 +143,8 @@ def test_a_job_of_two_users_makes_the_whole_answer_none(
     commands: FakeCommands, cluster: SlurmCli, made: list[HostileJob], tmp_path: Path
 ) -> None:
     """As if somebody had guessed squeue's separator after all."""
-    victim = next(job for job in made if job.honest)
-    liar = next(job for job in made if job.honest and job.uid != victim.uid)
+    victim = next(job for job in made if job.is_honest)
+    liar = next(job for job in made if job.is_honest and job.uid != victim.uid)
     lie = COMMON | victim.row() | {"UserID": str(liar.uid), "Comment": "mirage:liarliar:1"}
     lied = [victim, replace(liar, lies={"Comment": [lie]})]
     install(commands, tmp_path, lied, helpformat=HELPFORMAT, separator_known=True)

@@ -18,7 +18,7 @@ from mirage.slurm.clients.restd.http import RestHttp
 from mirage.slurm.clients.restd.token import parse_token
 from tests.support.cluster.commands import FakeCommands
 from tests.support.cluster.restd import OPENAPI, FakeRestd, openapi
-from tests.support.cluster.tokens import jwt
+from tests.support.cluster.tokens import build_jwt
 from tests.support.patient import PATIENCE_S
 from tests.support.slurm.captured import answer
 from tests.unit.slurm.test_sdiag import diag
@@ -53,7 +53,7 @@ def test_slurmctlds_count_is_of_who_the_token_is(fake: FakeRestd) -> None:
     fake.answers("/slurm/v0.0.38/diag", diag())
     told, user = cluster(fake).fetch_diagnosis()
     assert (len(told.users), user) == (5, getpass.getuser())
-    token = parse_token(jwt("provd"))
+    token = parse_token(build_jwt("provd"))
     slurm = Slurmrestd(RestHttp(fake.url, identity=lambda: token), backoff=IMPATIENT)
     assert slurm.fetch_diagnosis() == (told, "provd")
 

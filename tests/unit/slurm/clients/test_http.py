@@ -10,7 +10,7 @@ from mirage.errors import ClusterUnavailable
 from mirage.slurm.clients.restd.http import PathNotServed, RestHttp
 from mirage.slurm.clients.restd.token import TokenFile
 from tests.support.cluster.restd import FakeRestd
-from tests.support.cluster.tokens import jwt
+from tests.support.cluster.tokens import build_jwt
 
 
 def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_pat
     path.touch(mode=0o600)
     http = RestHttp(fake.url, identity=TokenFile(path).load_token)
     fake.answers("/a", {"errors": []})
-    texts = [jwt("mirage", time.time() + left) for left in (1800, 1860)]
+    texts = [build_jwt("mirage", time.time() + left) for left in (1800, 1860)]
     for text in texts:
         path.write_text(text)
         http.get("/a", "a")

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.errors import ClusterUnavailable
 from mirage.slurm.clients.restd.token import TokenFile, parse_token
-from tests.support.cluster.tokens import jwt
+from tests.support.cluster.tokens import build_jwt
 
 NOW = 1_000_000
 
@@ -20,16 +20,16 @@ def file_with(folder: Path, text: str) -> TokenFile:
 
 @pytest.mark.parametrize("form", ["{}", "{}\n", "SLURM_JWT={}\n"])
 def test_a_file_holds_a_token_alone_or_as_scontrol_prints_it(tmp_path: Path, form: str) -> None:
-    text = jwt("mirage", NOW + 60)
+    text = build_jwt("mirage", NOW + 60)
     token = file_with(tmp_path, form.format(text)).load_token()
     assert token.build_headers() == {"X-SLURM-USER-NAME": "mirage", "X-SLURM-USER-TOKEN": text}
 
 
 def test_a_renewed_file_is_read_again(tmp_path: Path) -> None:
-    file = file_with(tmp_path, jwt("mirage", NOW - 1))
+    file = file_with(tmp_path, build_jwt("mirage", NOW - 1))
     with pytest.raises(ClusterUnavailable, match="has expired: renew it"):
         file.load_token()
-    (tmp_path / "token").write_text(jwt("mirage", NOW + 60))
+    (tmp_path / "token").write_text(build_jwt("mirage", NOW + 60))
     assert file.load_token().expires == NOW + 60
 
 
@@ -42,7 +42,7 @@ def test_a_file_without_a_token_is_said_and_not_shown(tmp_path: Path, text: str)
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
-    file = file_with(tmp_path, jwt("mirage", NOW + 60))
+    file = file_with(tmp_path, build_jwt("mirage", NOW + 60))
     file.path.chmod(mode)
     with pytest.raises(ClusterUnavailable, match="others may read it: `chmod 600` it"):
         file.load_token()
@@ -54,12 +54,12 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
 
 
 def test_a_token_that_names_nobody_needs_the_setting(tmp_path: Path) -> None:
-    text = jwt("", sun=None)
+    text = build_jwt("", sun=None)
     with pytest.raises(ClusterUnavailable, match=r"set cluster\.rest_user"):
         file_with(tmp_path, text).load_token()
     assert parse_token(text, user="mirage").user == "mirage"
 
 
 def test_a_token_is_not_shown_where_it_is_printed() -> None:
-    text = jwt("mirage", NOW)
+    text = build_jwt("mirage", NOW)
     assert text not in repr(parse_token(text))

@@ -14,14 +14,14 @@ from mirage.slurm.commands.sacctmgr import Roster
 from mirage.web.identity.authorization import NO_ROSTER
 from mirage.web.identity.slurm_permissions import ReachReporter, compute_reach
 from tests.support.provision.scene import Always
-from tests.support.provision.slurm_jobs import Written, find_last_decision, running, standby
+from tests.support.provision.slurm_jobs import WrittenCluster, find_last_decision, running, standby
 from tests.unit.provision.test_moves import tick
 
 COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 
 
-def cluster_of(account: str) -> Written:
-    return Written(running(1, account=account), standby(2, account=account))
+def cluster_of(account: str) -> WrittenCluster:
+    return WrittenCluster(running(1, account=account), standby(2, account=account))
 
 
 @pytest.mark.parametrize("account", ["research", "Research"])
