@@ -18,6 +18,7 @@ from tempfile import NamedTemporaryFile
 from mirage.slurm.text import delimited_rows
 from tests.support import patient
 from tests.support.cluster.commands import FakeCommands
+from tests.support.log_lines import read_whole_lines
 from tests.support.paths import CHECKOUT
 from tests.support.patient import wait_until
 from tests.support.slurm.captured import SDIAG, answer
@@ -153,7 +154,7 @@ class Serving:
         self._log = log
 
     def log(self) -> list[dict[str, str]]:
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [json.loads(line) for line in read_whole_lines(self._log)]
 
     def log_bytes(self) -> int:
         return self._log.stat().st_size

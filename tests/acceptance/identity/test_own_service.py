@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.identity.site import Site, end
+from tests.support.log_lines import read_whole_lines
 
 pytestmark = pytest.mark.slurm
 
@@ -88,7 +89,7 @@ def test_it_is_closed_to_others(site: Site, own: Path) -> None:
     assert url == f"unix://{own}/socket"
     done = site.mirage("chain", "list", user="bob", check=False, MIRAGE_URL=url)
     assert f"no service at {url}: [Errno 13] Permission denied" in done.stderr
-    lines = map(json.loads, (site.root / "own.log").read_text().splitlines())
+    lines = map(json.loads, read_whole_lines(site.root / "own.log"))
     port = next(line["url"] for line in lines if line["event"] == "serving")
     done = site.mirage("chain", "list", user="bob", check=False, MIRAGE_URL=port)
     assert "is held by alice (uid" in done.stderr

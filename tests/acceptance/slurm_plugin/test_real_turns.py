@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.log_lines import read_whole_lines
 from tests.support.slurm_plugin.lone_alice import Alice
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
@@ -56,8 +57,7 @@ def alice(cluster: Testbed) -> Iterator[Alice]:
 
 
 def events(alice: Alice) -> list[str]:
-    path = alice.home / "events"
-    return path.read_text().splitlines() if path.exists() else []
+    return read_whole_lines(alice.home / "events")
 
 
 def start_both(alice: Alice, *words: str) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from mirage.domain.handover import Handover
+from tests.support.log_lines import read_whole_lines
 from tests.support.paths import CHECKOUT
 from tests.support.patient import PATIENCE_S
 from tests.support.slurm_testbed import Testbed, python_for_users
@@ -131,8 +132,7 @@ class Scene:
 
     def list_runs(self, name: str) -> list[ScriptRun]:
         """Return the links of that chain whose script started, in the order of their starts."""
-        log = self.log(name)
-        lines = log.read_text().splitlines() if log.exists() else []
+        lines = read_whole_lines(self.log(name))
         ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
         return [
             ScriptRun(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))

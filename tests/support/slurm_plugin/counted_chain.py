@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.log_lines import read_whole_lines
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.counting_link import load
 
@@ -149,8 +150,7 @@ class Chain:
 
     def lines(self, *kinds: str) -> list[tuple[str, int, int]]:
         """Return (kind, number of the writer's lease, step), in the order they were written."""
-        path = self.dir / "lines"
-        rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        rows = [line.split() for line in read_whole_lines(self.dir / "lines")]
         lines = [(kind, int(token.split("-")[0]), int(step)) for kind, token, step in rows]
         return [row for row in lines if not kinds or row[0] in kinds]
 

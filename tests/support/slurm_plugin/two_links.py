@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from tests.support.log_lines import read_whole_lines
 from tests.support.patient import wait_until
 from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
@@ -27,8 +28,7 @@ esac
 
 
 def lines(link: EditableLink) -> list[str]:
-    path = link.slurm.root / "home" / "lines"
-    return path.read_text().splitlines() if path.exists() else []
+    return read_whole_lines(link.slurm.root / "home" / "lines")
 
 
 def let_end(link: EditableLink, index: int) -> None:
