@@ -353,9 +353,7 @@ def summarize(records: Sequence[LinkRecord], chains: Mapping[str, ChainSpec]) ->
         )
         failed_count = sum(record.state in ("FAILED", "NODE_FAIL") for record in chain_records)
         rows.append(
-            rows.append(
-                f"| {spec.name} | {count_links(chain_records)} | {early_count} | {sent_back_count} "
-                f"| {failed_count} |"
-            )
+            f"| {spec.name} | {count_links(chain_records)} | {early_count} | {sent_back_count} "
+            f"| {failed_count} |"
         )
     return rows

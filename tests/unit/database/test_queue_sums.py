@@ -1,9 +1,9 @@
 """Snapshots: the sums of each look, once only."""
 
 import numpy as np
-from mirage.database.jobs.snapshots import SnapshotRow
 
 from mirage.database.jobs import queue_sums
+from mirage.database.jobs.queue_sums import SnapshotRow
 from mirage.database.schema.engine import Store
 
 T0 = 1_000_000 * 3600

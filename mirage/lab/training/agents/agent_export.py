@@ -92,7 +92,7 @@ def measure_parity(
         pairs = [
             pad_window(run[: k + 1], WINDOW)
             for run in newest_runs.observations
-            for k in newest_runs.taken
+            for k in newest_runs.decision_instants
         ]
         inputs[WINDOW_INPUT] = np.array([window for window, _ in pairs])
         inputs[KNOWN] = np.array([mask for _, mask in pairs])
