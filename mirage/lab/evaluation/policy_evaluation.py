@@ -30,7 +30,7 @@ from mirage.policies.rules.switch_price import SwitchQuantile
 SWITCH = SwitchQuantile.name
 """The name of what a switch chain brings by the rule `quantile`, at its default price."""
 MOST_RETURNS = 2
-"""How often by default; that of chains, too (`slurm_plugin/mirage_wrapper/settings.py`)."""
+"""How often by default; that of chains, too (`mirage_slurm/wrapper/settings.py`)."""
 ORACLE = "oracle"
 """The name of the best choice that could only be known afterwards. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)

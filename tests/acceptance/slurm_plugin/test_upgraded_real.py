@@ -150,7 +150,7 @@ def test_todays_resume_goes_on_with_an_older_plugins_chain(old_alice: Alice) -> 
 
 
 def names_the_service(alice: Alice, authorization: str) -> bool:
-    """Does the credential say whom it is for (mirage_service.py)? The old plugin's did not."""
+    """Does the credential say whom it is for (client/service.py)? The old plugin's did not."""
     credential = authorization.removeprefix("MUNGE ")
     shown = alice.testbed.run(["unmunge"], input=credential, check=False).stdout
     return shown.splitlines()[-1].endswith(" mirage")
