@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -122,9 +121,11 @@ def test_what_lies_beside_the_rooms_only_leads_to_them() -> None:
 
 @pytest.mark.parametrize(("name", "module"), MODULES.items())
 def test_a_module_at_a_frozen_path_is_the_one_in_its_room(
-    plugin: Callable[[str], Any], name: str, module: str
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
-    assert plugin(name) is plugin(f"mirage_slurm.handover.{module}")
+    monkeypatch.syspath_prepend(PLUGIN)
+    in_room = importlib.import_module(f"mirage_slurm.handover.{module}")
+    assert importlib.import_module(name) is in_room
 
 
 def test_no_folder_holds_more_modules_than_one_can_survey() -> None:
