@@ -1,49 +1,12 @@
 #!/usr/bin/python3 -IS
-"""Ask Mirage whether to submit a chain's next link now, and print `now` or `wait SECONDS`.
-
-A link of mode `submit` runs this inside its job. Exit code 1: no service answered, or the answer
-could be anybody's, and a link must not act on such an answer.
-"""
+"""Links of mode submit run this: mirage_next.py CHAIN. Carriers of running chains hold this path."""
 
 import os
 import sys
 
-LIMIT_S = 10
-MOST_S = 3600
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-
-def main(argv):
-    import signal
-
-    sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the calling shell may ignore SIGALRM
-    signal.alarm(LIMIT_S)  # ends this process; the link goes on as after any other failure
-    try:
-        print(format_answer(fetch_next_move(argv[1], os.environ)))
-    except Exception as error:
-        sys.stderr.write("mirage: the service was not reached (%s)\n" % (error,))
-        return 1
-    return 0
-
-
-def fetch_next_move(chain_id, environ):
-    """GET the chain's next move. Return the body of the answer."""
-    import mirage_client
-
-    path = "%s/%s/next" % (mirage_client.PATH, chain_id)
-    answer = mirage_client.send_request("GET", path, b"", environ, acts_on_it=True)
-    return answer.partition(b"\r\n\r\n")[2]
-
-
-def format_answer(body):
-    """Return the answer as `now` or `wait SECONDS`. Raises ValueError or KeyError for another body."""
-    import json
-
-    answer = json.loads(body.decode("utf-8"))
-    if answer["submit_now"] is True:
-        return "now"
-    return "wait %d" % (max(1, min(MOST_S, int(answer["ask_again_s"]))),)
-
+from mirage_slurm.client import next_move
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(next_move.main(sys.argv))

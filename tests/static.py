@@ -101,10 +101,10 @@ def carrier_pieces() -> list[str]:
     """In the order in which they travel."""
     sys.path.insert(0, str(PLUGIN))
     try:
-        pieces = importlib.import_module("mirage_wrapper.carrier").PIECES
+        pieces = importlib.import_module("mirage_slurm.wrapper.carrier").PIECES
     finally:
         sys.path.remove(str(PLUGIN))
-    return [*(f"carrier_{piece}.sh" for piece in pieces), "carrier.sh"]
+    return [f"mirage_slurm/carrier/{piece}.sh" for piece in pieces]
 
 
 def complaints_of_lua() -> Iterator[str]:

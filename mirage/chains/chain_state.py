@@ -43,8 +43,8 @@ BLINK_S = 60
 BLINKS = 5
 """This many links in a row that each ran for less than BLINK_S are a loop, however they ended.
 
-The links have this rule themselves (carrier_progress.sh), and take their standby back. A standby
-that still stands is one of an older plugin's chain: then the service pauses.
+The links have this rule themselves (mirage_slurm/carrier/progress.sh), and take their standby back.
+A standby that still stands is one of an older plugin's chain: then the service pauses.
 """
 _BLINK_SLACK_S = 30
 """Seconds of a job before and after its script, which the links' own rule leaves out."""

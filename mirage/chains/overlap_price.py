@@ -2,10 +2,10 @@
 
 In a *switch* chain nothing runs twice. A release that is an hour too early only causes more
 hand-overs, and each hand-over has its start-up and its interruption. The price is therefore
-(start-up + expected interruption) / time limit, within two bounds. slurm_plugin/mirage_forecast.py
-has the same formula for the links' own plans. A link measures the start-up up to its lease
-(`mirage_waits.compute_start_up`). The service does not see leases, so it measures up to the
-predecessor's end.
+(start-up + expected interruption) / time limit, within two bounds.
+mirage_slurm/planner/lead_rules.py has the same formula for the links' own plans. A link measures
+the start-up up to its lease (`past_waits.compute_start_up`). The service does not see leases, so it
+measures up to the predecessor's end.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mirage.policies.rules.switch_price import LEAST_SWITCH_PRICE, MOST_SWITCH_P
 
 MOST_START_UP_S = 4 * HOUR_S
 """The longest overlap that counts as a start-up, in seconds; `MOST_START_UP_S` in
-slurm_plugin/mirage_forecast.py is the same. In a longer one the predecessor did not answer."""
+mirage_slurm/planner/lead_rules.py is the same. In a longer one the predecessor did not answer."""
 
 
 def get_first_price(style: Style | None, asked_price: float | None) -> float:

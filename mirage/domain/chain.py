@@ -54,7 +54,7 @@ def is_made_for(chain_id: ChainId, uid: int) -> bool:
     """Return whether the id may be one of this user's chains.
 
     The last four characters of the wrapped sbatch's ids are a hash of the other characters and the
-    user's uid (make_id in slurm_plugin/mirage_wrapper/chain.py). An id of another form tells
+    user's uid (make_id in mirage_slurm/wrapper/chain.py). An id of another form tells
     nothing, so the answer for it is True.
     """
     if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
@@ -75,7 +75,7 @@ def get_default_overlap_s(time_limit_s: int | None) -> int:
     """Return how early a link may start, in seconds, where its user has not said.
 
     It is four hours, or a quarter of the time limit where that is less. The links' own rule is in
-    slurm_plugin/carrier_overlap.sh.
+    mirage_slurm/carrier/overlap.sh.
     """
     if time_limit_s is None or time_limit_s == UNLIMITED:
         return MAX_OVERLAP_S
@@ -217,7 +217,7 @@ class Chain:
 
     def count_allowed_returns(self, most: int = MAX_RETURNS) -> int:
         """Return how often an early link gives its nodes back at most, where an admin allows
-        `most`. mirage_may_return of slurm_plugin/carrier_overlap.sh knows the same chains."""
+        `most`. mirage_may_return of mirage_slurm/carrier/overlap.sh knows the same chains."""
         stands = self.mode is ChainMode.STANDBY and self.presubmit is Presubmit.NEXT
         if self.style is not Style.SEQUENTIAL or not stands or self.max_overlap_s == 0:
             return 0

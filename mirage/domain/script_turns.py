@@ -1,7 +1,7 @@
 """Tells which link of a sequential chain may run its script.
 
 No link runs a line of its script before its predecessor has ended. The wait until then does not
-count as the script's time. The links follow the same rule in slurm_plugin/carrier_turn.sh.
+count as the script's time. The links follow the same rule in mirage_slurm/carrier/turn.sh.
 """
 
 from collections.abc import Iterable

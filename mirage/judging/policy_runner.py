@@ -133,7 +133,7 @@ def play_own_plan(
     """Play what links do by themselves, without a service.
 
     The running link plans its successor's release by the rule when it starts, and twice more at
-    most, as slurm_plugin/mirage_planned.py does. Between these updates the plan does not change.
+    most, as mirage_slurm/planner/planned.py does. Between these updates the plan does not change.
     `compute_max_lead_s` bounds the lead. `on_decided` is called with the number of each hand-over
     once it is played.
     """
@@ -155,7 +155,7 @@ def select_known_waits(started: StartedJobs, now: int) -> Waits:
 class OwnPlan(SimplePolicy):
     """The release of one successor that its running predecessor plans by itself, without a service.
 
-    That link plans when it starts, and twice more at most, as slurm_plugin/mirage_planned.py does.
+    That link plans when it starts, and twice more at most, as mirage_slurm/planner/planned.py does.
     Between these updates the plan does not change.
     """
 

@@ -22,12 +22,12 @@ def main(argv):
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     sys.path.insert(0, PLUGIN)
-    import mirage_client
+    from mirage_slurm.client import request
 
     body = ('{"job_id": %s}' % (argv[1],)).encode("ascii")
     try:
-        mirage_client.send_request("POST", PATH, body, os.environ)
-    except (OSError, mirage_client.Unreachable) as error:
+        request.send_request("POST", PATH, body, os.environ)
+    except (OSError, request.Unreachable) as error:
         return "mirage_push: %s" % (error,)
     return 0
 

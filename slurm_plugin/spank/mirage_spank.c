@@ -35,7 +35,7 @@ enum { BEFORE_SCRIPT, AFTER_SCRIPT, NEVER };
 
 static int on_option(int index, const char *value, int remote);
 
-/* The wrapper's options (mirage_wrapper/options.py); it is the wrapper that reads and judges the values. */
+/* The wrapper's options (wrapper/options.py); it is the wrapper that reads and judges the values. */
 static struct spank_option options[] = {
 	{ "mirage-chain", "N", "run as a chain of N jobs (Mirage)", 1, 0, on_option },
 	{ "mirage-total", "time", "end the chain when its links have run this long in all", 1, 1, on_option },

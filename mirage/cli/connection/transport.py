@@ -135,7 +135,7 @@ def _load_plugin() -> ModuleType:
     under Python 3.6.
     """
     sys.path.append(str(get_data_dir("slurm_plugin")))
-    return import_module("mirage_service")
+    return import_module("mirage_slurm.client.service")
 
 
 def _read_token(path: Path) -> str:

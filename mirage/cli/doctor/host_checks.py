@@ -206,7 +206,7 @@ def check_sbatch_wrapper(path: str) -> tuple[Severity, str]:
             "commands"
         )
     folder = Path(sbatch).resolve().parent
-    if not (folder / "mirage_service.py").exists():
+    if not (folder / "mirage_next.py").exists():  # a frozen path: plugins of every version have it
         return Severity.GOOD, (
             f"{sbatch} is Slurm's own: users submit chains by `mirage chain submit`, or with "
             f"{own_folder} first on PATH"

@@ -15,7 +15,7 @@ def build_signed_text(method: str, target: str, body: bytes, cluster: str) -> st
 
     `target`: the path with its query. `cluster`: the name of the service's cluster, in upper or
     lower case. A client must take the name from its own or Slurm's configuration
-    (slurm_plugin/mirage_service.py), never from an answer of the service that it asks. Otherwise a
+    (mirage_slurm/client/service.py), never from an answer of the service that it asks. Otherwise a
     false service could get a credential that is good at the real one.
     """
     return f"{build_unnamed_text(method, target, body)} {cluster.lower()} {SERVICE}"

@@ -31,7 +31,7 @@ SWITCH = SwitchQuantile.name
 """The name under which a switch chain is judged, by the rule `quantile` at its default price."""
 MOST_RETURNS = 2
 """How often a link may give its nodes back by default. Chains have the same default
-(`slurm_plugin/mirage_wrapper/settings.py`)."""
+(`mirage_slurm/wrapper/settings.py`)."""
 ORACLE = "oracle"
 """The name of the best choice in hindsight. It is no policy."""
 NO_POLICIES = (OWN_PLAN, SWITCH, ORACLE)

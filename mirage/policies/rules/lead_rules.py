@@ -63,7 +63,7 @@ class CheapestLead(SimplePolicy):
     """Frees at the lead that is expected to cost least if an early link may give its nodes back.
 
     It reads the latest similar jobs, as `Quantile` does. Links plan so by themselves, in chains
-    whose links give back (slurm_plugin/mirage_forecast.py).
+    whose links give back (mirage_slurm/planner/lead_rules.py).
     """
 
     last: int = 20

@@ -23,8 +23,8 @@ In a chain whose links ask each other to end (styles `switch` and `serve`), two 
 standby is released early while no job waits for nodes of the partition. None is released before the
 predecessor has worked for its *floor*: the chain's `min-runtime`, and at least a tenth of its time
 limit. Otherwise past waits that are longer than the time limit would end each link as soon as it
-has begun. The links' own plans have the same two rules (slurm_plugin/mirage_forecast.py), and no
-link asks its predecessor to end before the floor (slurm_plugin/mirage_handover.py).
+has begun. The links' own plans have the same two rules (mirage_slurm/planner/lead_rules.py), and no
+link asks its predecessor to end before the floor (mirage_slurm/handover/watch.py).
 """
 
 from dataclasses import replace

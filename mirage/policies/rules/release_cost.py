@@ -157,7 +157,7 @@ def bound_new_lead(
     """Return the lead in seconds that max-overlap allows; None: the link keeps its nodes.
 
     A link with more than `max_overlap_s` left gives its nodes back, whatever the rule says.
-    `waited_s`: how long it waited. slurm_plugin/mirage_return.py has the same rule.
+    `waited_s`: how long it waited. mirage_slurm/planner/give_back.py has the same rule.
     """
     if lead_s is None:
         if left_s <= max_overlap_s:

@@ -6,7 +6,7 @@ link's last wait is the best evidence of its next one
 (docs/decisions/0038-an-early-link-gives-back.md), unless a service has just made a forecast: then
 the link looks up the cost of a new release. The waits of other jobs are not used. Since an early
 start costs no more than giving back does, the first release can be planned earlier
-(`choose_first_lead`). slurm_plugin/mirage_forecast.py has the same rules for links; both pass
+(`choose_first_lead`). mirage_slurm/planner/lead_rules.py has the same rules for links; both pass
 tests/data/give-back-cases.json.
 """
 

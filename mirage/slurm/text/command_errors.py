@@ -16,7 +16,8 @@ NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 """Texts of errors in which Slurm was not reached. "Unexpected message" is what `scontrol update` of
-22.05.8 prints when slurmctld does not listen. slurm_plugin/mirage_jobs.py has the same texts."""
+22.05.8 prints when slurmctld does not listen. The same texts stand in
+mirage_slurm/planner/slurm_jobs.py."""
 
 _NO_ACCOUNTING = re.compile(r"accounting storage is disabled", re.IGNORECASE)
 _REFUSAL = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)

@@ -72,8 +72,8 @@ _SENTENCES = {
 """Longer sentences of Slurm for an ordinary wait."""
 
 _WAITS_FOR_NODES = frozenset({"Constraints", "PartitionBusy", "Priority", "Reserved", "Resources"})
-"""Reasons of jobs that would start if nodes were free. slurm_plugin/mirage_jobs.py has the same
-rule."""
+"""Reasons of jobs that would start if nodes were free. The same rule stands in
+mirage_slurm/planner/slurm_jobs.py."""
 _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
 """Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
 

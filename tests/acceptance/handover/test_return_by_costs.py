@@ -57,7 +57,11 @@ def test_an_early_link_gives_back_by_the_services_costs_and_by_its_own_wait_once
 def _give_links_time(plugin: Path) -> None:
     """Verdicts of the service stay fresh for twenty minutes of this host's clock, too."""
     give_links_time(plugin, FASTEST)
-    replace_once(plugin / "mirage_return.py", "FRESH_S = 1200", f"FRESH_S = {1200 * FASTEST}")
+    replace_once(
+        plugin / "mirage_slurm/planner/give_back.py",
+        "FRESH_S = 1200",
+        f"FRESH_S = {1200 * FASTEST}",
+    )
 
 
 def _submit(scene: Scene, name: str, *options: str) -> int:

@@ -251,8 +251,8 @@ _REGISTRATION = """
 import os, sys
 from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
-from mirage_client import Unreachable
-from mirage_wrapper import registration
+from mirage_slurm.client.request import Unreachable
+from mirage_slurm.wrapper import registration
 asked = dict(word.split("=") for word in sys.argv[4:])
 price = float(asked["price"]) if "price" in asked else None
 settings = SimpleNamespace(

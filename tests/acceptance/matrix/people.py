@@ -119,7 +119,7 @@ class People(Site):
 
     def _give_time_to_register(self) -> None:
         """The plugin waits two seconds for the service: on a busy machine that may be too short."""
-        module = self.root / "slurm_plugin" / "mirage_client.py"
+        module = self.root / "slurm_plugin/mirage_slurm/client/request.py"
         text, found = re.subn(r"(?m)^LIMIT_S = .*$", "LIMIT_S = 60.0", module.read_text())
         assert found == 1
         module.write_text(text)
@@ -200,7 +200,7 @@ class People(Site):
     def new_ids(self, actor: str, number: int) -> list[str]:
         """Ids of chains as the wrapped sbatch makes them, tied to that user."""
         program = (
-            "import sys; sys.path.insert(0, sys.argv[1]); from mirage_wrapper import chain\n"
+            "import sys; sys.path.insert(0, sys.argv[1]); from mirage_slurm.wrapper import chain\n"
             "for _ in range(int(sys.argv[2])): print(chain.make_id())"
         )
         plugin = str(self.root / "slurm_plugin")

@@ -218,7 +218,7 @@ def empty_wrapper(scene: Hooked) -> None:
 
 
 def broken_module(scene: Hooked) -> None:
-    (scene.plugin / "mirage_wrapper" / "main.py").write_text("def main(:\n")
+    (scene.plugin / "mirage_slurm/wrapper/main.py").write_text("def main(:\n")
 
 
 WRAPPERS = [
@@ -360,7 +360,7 @@ def test_no_name_comment_or_path_reaches_a_shell(judged: Hooked) -> None:
 
 def test_the_options_are_those_of_the_wrapper() -> None:
     source = (PLUGIN / "spank" / "mirage_spank.c").read_text()
-    program = "from mirage_wrapper import options; print(*sorted(options.MIRAGE_NAMES))"
+    program = "from mirage_slurm.wrapper import options; print(*sorted(options.MIRAGE_NAMES))"
     known = subprocess.run(
         ["/usr/bin/python3", "-c", program], cwd=PLUGIN, capture_output=True, text=True, check=True
     )

@@ -61,7 +61,7 @@ def _said(real: str, word: str) -> str:
 def test_each_option_is_read_as_this_sbatch_reads_it(
     real: str, plugin: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    options, ask = plugin("mirage_wrapper.options"), plugin("mirage_wrapper.discovery")
+    options, ask = plugin("mirage_slurm.wrapper.options"), plugin("mirage_slurm.wrapper.discovery")
     known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     assert known is not options.TABLE, "it did not answer"
     names = [name for name in sorted(known.names) if "help" not in name]
@@ -80,7 +80,7 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
 def test_each_abbreviation_is_read_as_this_sbatch_reads_it(
     real: str, plugin: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    ask = plugin("mirage_wrapper.discovery")
+    ask = plugin("mirage_slurm.wrapper.discovery")
     known = ask.find_options(real, {**os.environ, "HOME": str(tmp_path)})
     short = {name[:length] for name in known.names for length in range(2, len(name))}
     wrong = []

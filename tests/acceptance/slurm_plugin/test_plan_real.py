@@ -62,7 +62,7 @@ def test_what_sacct_tells_of_like_jobs_is_the_forecast(alice: Alice) -> None:
 
 def test_a_dependency_that_its_owner_changed_stays(alice: Alice) -> None:
     alice.asks_each_second()
-    piece = alice.home / "plugin" / "carrier_plan.sh"
+    piece = alice.home / "plugin/mirage_slurm/carrier/plan.sh"
     piece.write_text(piece.read_text().replace("mirage_turn=1 ", "mirage_sleep 10; mirage_turn=1 "))
     alice.submit("--mirage-lead=4", "--mirage-max-overlap=5", links=2)
     first, second = alice.job(1), alice.job(2)

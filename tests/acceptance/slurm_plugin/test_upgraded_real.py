@@ -1,7 +1,8 @@
 """A chain that an older plugin submitted, on the real Slurm, after today's has taken its place.
 
 Every link runs the carrier that the chain was submitted with. It finds today's plugin at the path
-where its own was: mirage_next.py, which the carrier runs, and what scripts and users call.
+where its own was: mirage_next.py and mirage_plan.py, which the carrier runs, and what scripts and
+users call.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def test_todays_resume_goes_on_with_an_older_plugins_chain(old_alice: Alice) -> 
 
 
 def names_the_service(alice: Alice, authorization: str) -> bool:
-    """Does the credential say whom it is for (mirage_service.py)? The old plugin's did not."""
+    """Does the credential say whom it is for (client/service.py)? The old plugin's did not."""
     credential = authorization.removeprefix("MUNGE ")
     shown = alice.testbed.run(["unmunge"], input=credential, check=False).stdout
     return shown.splitlines()[-1].endswith(" mirage")
@@ -193,3 +194,22 @@ def test_a_link_of_an_older_plugins_chain_asks_the_service_by_todays(
     ends = [f"end 1, next {jobs[1]}", f"end 2, next {jobs[2]}", "end 3, next "]
     assert sorted(alice.lines()[3:]) == ends
     assert {path for path, _ in service.requests} == {f"/api/v1/chains/{alice.chain.name}/next"}
+
+
+@pytest.mark.parametrize("old_alice", ["33c702b5"], indirect=True)
+def test_a_link_of_an_older_plugins_chain_plans_by_todays(old_alice: Alice) -> None:
+    alice = old_alice
+    piece = alice.home / "plugin" / "carrier_files.sh"
+    piece.write_text("mirage_pace_s=1\n" + piece.read_text())  # each link plans as it begins
+    alice.submit("--mirage-lead=4", "--mirage-max-overlap=5", links=3)
+    alice.await_lines("begin 1 after nothing")
+    upgrade(alice)
+    alice.let_end(1)
+    second, third = alice.job(2), alice.job(3)
+    planned = f"afterany:{second}(unfulfilled)?after:{second}+"
+    alice.until(
+        lambda: alice.testbed.job(third)["Dependency"].startswith(planned), "a plan by link 2"
+    )
+    assert "becomes eligible" in (alice.says("plans/2") or "")
+    alice.let_end(2, 3)
+    alice.await_state(third, "COMPLETED")

@@ -23,7 +23,8 @@ def test_ruff_looks_at_all_of_the_plugin_s_programs() -> None:
     looked = {str(path.relative_to(PLUGIN)) for path in files if path.is_relative_to(PLUGIN)}
     assert {"sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py"} <= looked
     assert {str(path.relative_to(PLUGIN)) for path in PLUGIN.rglob("*.py")} <= looked
-    assert set(static.carrier_pieces()) == {p.name for p in PLUGIN.glob("carrier*.sh")}
+    pieces = PLUGIN.glob("mirage_slurm/carrier/*")
+    assert set(static.carrier_pieces()) == {str(path.relative_to(PLUGIN)) for path in pieces}
 
 
 def test_all_shell_is_looked_at() -> None:
@@ -44,12 +45,12 @@ def test_a_fault_in_a_piece_of_the_carrier_is_told_by_piece_and_line(
     if static.find_program("shellcheck") is None:
         needed.absent("shellcheck is not installed (the extra check)")
     shutil.copytree(PLUGIN, tmp_path / "plugin")
-    piece = tmp_path / "plugin" / "carrier_loops.sh"
+    piece = tmp_path / "plugin/mirage_slurm/carrier/loops.sh"
     piece.write_text(f"{piece.read_text()}mirage_faulty() {{\n    rm -r $mirage_dir/x\n}}\n")
     line = piece.read_text().count("\n") - 1
     monkeypatch.setattr(static, "PLUGIN", tmp_path / "plugin")
     (told,) = static.complaints_of_carrier()
-    assert told.startswith(f"slurm_plugin/carrier_loops.sh:{line}: ")
+    assert told.startswith(f"slurm_plugin/mirage_slurm/carrier/loops.sh:{line}: ")
     assert told.endswith("[SC2086]")
 
 

@@ -102,7 +102,11 @@ def test_it_carries_what_is_not_python_and_no_caches(wheel: Path, source: Path) 
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert data == expected
-    assert {"slurm_plugin/sbatch", "slurm_plugin/carrier.sh", "migrations/env.py"} <= data
+    assert {
+        "slurm_plugin/sbatch",
+        "slurm_plugin/mirage_slurm/carrier/main.sh",
+        "migrations/env.py",
+    } <= data
     pages = {"templates/layout.html", "static/live.js", "static/mirage.css", "static/mirage.svg"}
     assert {f"mirage/web/{name}" for name in pages} <= names(wheel)
     assert not [name for name in names(wheel) if "__pycache__" in name or name.endswith(".pyc")]

@@ -264,7 +264,7 @@ def test_who_has_no_account_and_no_room_has_options_all_the_same(tmp_path: Path,
     shutil.copytree(PLUGIN, tmp_path / "plugin", ignore=shutil.ignore_patterns("spank"))
     code = (
         "import os, pwd, re, resource, subprocess, sys, tempfile, zlib;"
-        "sys.path.insert(0, 'plugin'); from mirage_wrapper import discovery;"
+        "sys.path.insert(0, 'plugin'); from mirage_slurm.wrapper import discovery;"
         f"tempfile.tempdir = '/{room}'; os.setuid(54321);"
         "print(discovery.find_options('/bin/true', {}).get_kind('nodes'))"
     )

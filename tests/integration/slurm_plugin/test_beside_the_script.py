@@ -153,7 +153,7 @@ def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
         mirage_end_loops
     """
     done = subprocess.run(
-        ["/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
+        ["/bin/sh", "-c", program, PLUGIN / "mirage_slurm/carrier/loops.sh", tmp_path],
         timeout=PATIENCE_S,
         check=False,
     )
@@ -182,7 +182,15 @@ def test_a_warning_ends_no_loop_and_an_ignored_hangup_keeps_none(
         ! kill -0 "$loop"
     """
     done = subprocess.run(
-        ["/usr/bin/env", *signals, "/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
+        [
+            "/usr/bin/env",
+            *signals,
+            "/bin/sh",
+            "-c",
+            program,
+            PLUGIN / "mirage_slurm/carrier/loops.sh",
+            tmp_path,
+        ],
         timeout=PATIENCE_S,
         check=False,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -18,12 +19,13 @@ from tests.support.paths import PLUGIN
 PROGRAMS = ("sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py")
 SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.rglob("*.py"))]
 SHELL = [
-    *sorted(PLUGIN.glob("carrier*.sh")),
+    *sorted(PLUGIN.glob("mirage_slurm/carrier/*.sh")),
     PLUGIN / "mirage-link",
     PLUGIN / "scancel",
     PLUGIN / "hooks" / "mirage-push",
 ]
-OWN = {path.stem for path in PLUGIN.glob("*.py")} | {"mirage_wrapper"}
+ROOMS = (("wrapper", "handover"), ("planner",), ("client",))
+"""A room imports from itself and from rooms further to the right."""
 MOST_MODULES = 18
 FROZEN = [
     "sbatch",
@@ -47,6 +49,15 @@ FROZEN = [
     "spank/mirage_spank.c",
 ]
 """Named by their paths: in carriers of chains under way, by sites and in scripts of users."""
+MODULES = {
+    "mirage_handover": "handover",
+    "mirage_handover_lightning": "for_lightning",
+    "mirage_handover_torch": "for_torch",
+    "mirage_handover_transformers": "for_transformers",
+    "mirage_lease": "lease_files",
+    "mirage_watch": "watch",
+}
+"""Imported by programs of users under their old names."""
 
 
 def imported(path: Path) -> set[str]:
@@ -66,21 +77,24 @@ def name_of(path: Path) -> str:
 
 def plugin_imports(path: Path) -> set[str]:
     """The plugin's own modules that one names, be it at the top or inside a function."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module == "mirage_wrapper":
-            found.update(f"mirage_wrapper.{alias.name}" for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-    return {name for name in found if name.startswith("mirage_")}
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    own = [name.split(".") for name in names if name.startswith("mirage_slurm.")]
+    # What is no module is a name in one.
+    return {
+        ".".join(parts if PLUGIN.joinpath(*parts).with_suffix(".py").exists() else parts[:-1])
+        for parts in own
+    }
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_it_is_python_3_6_and_standard_library(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
-    assert imported(path) <= OWN | sys.stdlib_module_names
+    assert imported(path) <= {"mirage_slurm"} | sys.stdlib_module_names
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
@@ -88,9 +102,30 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-def test_what_the_links_run_needs_nothing_of_the_wrapper() -> None:
-    wrapped = {path.name for path in PLUGIN.glob("*.py") if "mirage_wrapper" in imported(path)}
-    assert wrapped == set()
+def test_a_room_imports_only_from_rooms_below_it() -> None:
+    folders = {path.parent.name for path in PLUGIN.glob("mirage_slurm/*/*.py")}
+    assert folders == {room for rooms in ROOMS for room in rooms}
+    for depth, rooms in enumerate(ROOMS):
+        below = {room for lower in ROOMS[depth + 1 :] for room in lower}
+        for room in rooms:
+            for path in PLUGIN.glob(f"mirage_slurm/{room}/*.py"):
+                named = {name.split(".")[1] for name in plugin_imports(path)}
+                assert named <= {room} | below, path
+
+
+def test_what_lies_beside_the_rooms_only_leads_to_them() -> None:
+    for path in PLUGIN.glob("*.py"):
+        body = ast.walk(ast.parse(path.read_text()))
+        assert not [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)], path
+
+
+@pytest.mark.parametrize(("name", "module"), MODULES.items())
+def test_a_module_at_a_frozen_path_is_the_one_in_its_room(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    in_room = importlib.import_module(f"mirage_slurm.handover.{module}")
+    assert importlib.import_module(name) is in_room
 
 
 def test_no_folder_holds_more_modules_than_one_can_survey() -> None:

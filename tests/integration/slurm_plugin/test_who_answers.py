@@ -108,11 +108,11 @@ def test_the_services_account_is_believed_where_the_site_names_it(
 CONNECT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import mirage_service
+from mirage_slurm.client import service
 try:
-    peer = mirage_service.connect(sys.argv[2], os.environ, 5)
+    peer = service.connect(sys.argv[2], os.environ, 5)
     print("known" if peer.is_known else "not known")
-except (OSError, mirage_service.Unreachable) as error:
+except (OSError, service.Unreachable) as error:
     print(error)
 """
 

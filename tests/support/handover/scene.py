@@ -70,7 +70,7 @@ class Scene:
         root = Path(tempfile.mkdtemp(prefix="mirage-scene-"))
         root.chmod(0o755)
         shutil.copytree(CHECKOUT / "slurm_plugin", root / "slurm_plugin")
-        _give_time_to_register(root / "slurm_plugin" / "mirage_client.py", testbed.speed)
+        _give_time_to_register(root / "slurm_plugin/mirage_slurm/client/request.py", testbed.speed)
         for user in ("alice", "mirage"):
             home = root / user
             home.mkdir()

@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
     true_time = time.time
     time.time = lambda: true_time() + skew_s
     if not words[0].isdigit():
-        return int(importlib.import_module("mirage_handover_verbs").main(words))
+        return int(importlib.import_module("mirage_slurm.handover.verbs").main(words))
     return count(int(words[0]))
 
 

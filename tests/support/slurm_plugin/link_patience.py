@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 
 _LIMITS = (
-    ("mirage_plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
-    ("mirage_return.py", "LIMIT_S = 90\n", "LIMIT_S = 90 * SPEED\n"),
-    ("mirage_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
-    ("mirage_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
+    ("mirage_slurm/planner/plan.py", "LIMIT_S = 120\n", "LIMIT_S = 120 * SPEED\n"),
+    ("mirage_slurm/planner/give_back.py", "LIMIT_S = 90\n", "LIMIT_S = 90 * SPEED\n"),
+    ("mirage_slurm/planner/slurm_jobs.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
+    ("mirage_slurm/planner/past_waits.py", "ASK_S = 20\n", "ASK_S = 20 * SPEED\n"),
     (
-        "carrier_files.sh",
+        "mirage_slurm/carrier/files.sh",
         '        timeout "$@"\n',
         "        mirage_limit_s=$(($1 * SPEED))\n        shift\n"
         '        timeout "$mirage_limit_s" "$@"\n',
     ),
-    ("carrier_files.sh", '"${mirage_look_s-}" 2', '"${mirage_look_s-}" 20'),
+    ("mirage_slurm/carrier/files.sh", '"${mirage_look_s-}" 2', '"${mirage_look_s-}" 20'),
 )
 """The last one is how often a link that waits looks around."""
 

@@ -96,7 +96,7 @@ class Alice:
 
     def asks_each_second(self) -> None:
         """Make links of later chains that wait ask Slurm each second."""
-        piece = self.home / "plugin" / "carrier_files.sh"
+        piece = self.home / "plugin/mirage_slurm/carrier/files.sh"
         piece.write_text("mirage_pace_s=1\n" + piece.read_text())
 
     @property

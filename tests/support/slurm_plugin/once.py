@@ -60,7 +60,7 @@ def arguments(call: Call) -> list[str]:
     """Return the words after the script, as the plugin reads sbatch's words."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(PLUGIN)
-        reading = importlib.import_module("mirage_wrapper.options").read_words(call.argv)
+        reading = importlib.import_module("mirage_slurm.wrapper.options").read_words(call.argv)
     return [] if reading.script is None else call.argv[reading.script + 1 :]
 
 

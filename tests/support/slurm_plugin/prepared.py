@@ -5,16 +5,17 @@ from pathlib import Path
 
 from tests.support.paths import PLUGIN
 
-PATIENTLY = "import mirage_client; mirage_client.LIMIT_S = 600.0"
+PATIENTLY = "from mirage_slurm.client import request; request.LIMIT_S = 600.0"
 """A service has ten minutes to answer: a busy machine may stall for longer than the two seconds
 that a user waits for it."""
 
 
 def prepare_program(name: str, line: str) -> list[str]:
-    """Return the command that runs `line`, then the plugin's module `name` as a program."""
+    """Return the command that runs `line`, then the module `name` of mirage_slurm as a program."""
     return [
         *(sys.executable, "-IS", "-c"),
-        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r}); import {name} as program\n"
+        f"import os, sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
+        f"import mirage_slurm.{name} as program\n"
         f"{line}\n"
         "sys.exit(program.main(sys.argv))",
     ]
@@ -26,6 +27,6 @@ def prepare_wrapper(wrapper: Path, line: str) -> list[str]:
         *("-ISB", "-c"),
         f"import sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
         f"{line}\n"
-        "from mirage_wrapper import main\n"
+        "from mirage_slurm.wrapper import main\n"
         f"sys.exit(main.main([{str(wrapper)!r}, *sys.argv[1:]]))",
     ]

@@ -29,7 +29,7 @@ def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
         cwd=tmp_path,
     ).stdout.splitlines()
     assert [Path(word).name for word in done[:2]] == ["sbatch", "mirage-link"]
-    assert Path(done[0]).with_name("carrier.sh").exists()
+    assert Path(done[0]).with_name("mirage_slurm").is_dir()
     assert "runs as a chain of jobs" in done[2]
 
 

@@ -128,11 +128,13 @@ def test_an_own_plan_obeys_the_default_max_overlap() -> None:
 
 def test_own_plans_follow_what_the_links_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PLUGIN)
-    link = importlib.import_module("mirage_planned")
+    link = importlib.import_module("mirage_slurm.planner.planned")
     assert link.TURNS == policy_runner.OWN_UPDATES
     assert 60 * link.MOVED_MINUTES == policy_runner.OWN_MOVED_S
     assert link.LEAST_LEAD_S == policy_runner.OWN_LEAST_LEAD_S
-    assert importlib.import_module("mirage_forecast").LAST == policy_runner.OWN_SAMPLE
+    assert (
+        importlib.import_module("mirage_slurm.planner.lead_rules").LAST == policy_runner.OWN_SAMPLE
+    )
 
 
 def test_quantile_depends_on_the_price_of_overlap() -> None:

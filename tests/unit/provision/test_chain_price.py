@@ -85,7 +85,7 @@ def test_an_early_link_that_did_not_take_over_soon_says_nothing_of_its_start_up(
 
 def test_links_and_the_service_have_one_longest_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PLUGIN)
-    own = importlib.import_module("mirage_forecast")
+    own = importlib.import_module("mirage_slurm.planner.lead_rules")
     assert own.MOST_START_UP_S == overlap_price.MOST_START_UP_S
 
 
@@ -150,7 +150,7 @@ def test_links_work_out_the_same_price(
     monkeypatch: pytest.MonkeyPatch, hours: int, seed: int, start_up_s: int | None
 ) -> None:
     monkeypatch.syspath_prepend(PLUGIN)
-    own = importlib.import_module("mirage_forecast")
+    own = importlib.import_module("mirage_slurm.planner.lead_rules")
     seconds = np.random.default_rng(seed).integers(0, 30 * HOUR, size=150).tolist()
     limit_s = hours * HOUR
     rows = [(1, limit_s, wait) for wait in seconds]

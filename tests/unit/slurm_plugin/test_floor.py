@@ -32,7 +32,9 @@ def test_service_and_link_have_one_floor(
     plugin: Callable[[str], Any], min_runtime_s: int, limit_s: int, floor_s: int
 ) -> None:
     assert compute_work_floor_s(min_runtime_s, limit_s) == floor_s
-    assert plugin("mirage_forecast").compute_floor(min_runtime_s, limit_s) == floor_s
+    assert (
+        plugin("mirage_slurm.planner.lead_rules").compute_floor(min_runtime_s, limit_s) == floor_s
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_service_and_link_take_the_same_jobs_for_waiting(
     plugin: Callable[[str], Any], reason: str, waits: bool
 ) -> None:
     assert waits_for_nodes(classify_reason(reason)) is waits
-    assert (plugin("mirage_jobs").IN_LINE.match(reason) is not None) is waits
+    assert (plugin("mirage_slurm.planner.slurm_jobs").IN_LINE.match(reason) is not None) is waits
 
 
 @pytest.fixture

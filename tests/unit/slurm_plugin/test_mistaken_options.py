@@ -38,7 +38,7 @@ def test_help_names_every_setting(slurm: FakeSlurm) -> None:
     done = slurm.sbatch("--mirage-help")
     assert (done.returncode, done.stderr) == (0, b"")
     named = set(re.findall(r"^  --(mirage-[a-z-]+)", done.stdout.decode(), re.MULTILINE))
-    program = "from mirage_wrapper import options; print(*sorted(options.MIRAGE_NAMES))"
+    program = "from mirage_slurm.wrapper import options; print(*sorted(options.MIRAGE_NAMES))"
     known = subprocess.run(
         [sys.executable, "-c", program], cwd=PLUGIN, capture_output=True, text=True, check=True
     )

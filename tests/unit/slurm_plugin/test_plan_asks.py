@@ -22,7 +22,7 @@ Ask = Callable[..., CompletedProcess[str]]
 def asking_planning(planning: Planning) -> Planning:
     planning.words["service"] = "site"
     planning.waited([HOUR] * 30)
-    return replace(planning, program=prepare_program("mirage_plan", PATIENTLY))
+    return replace(planning, program=prepare_program("planner.plan", PATIENTLY))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ NEVER = 1_000_000
 RELEASE = 80_000
 AWAY_S = 36_000
 _PROGRAM = """
-for piece in files loops plan; do . "$0/carrier_$piece.sh"; done
+for piece in files loops plan; do . "$0/mirage_slurm/carrier/$piece.sh"; done
 mirage_dir=$1 away_at=$2 away_s=$3 release=$4 failing=" $5 "
 mirage_index=1 mirage_job=30 mirage_pace_s=30 mirage_beat_s=600
 clock=0 tries=0

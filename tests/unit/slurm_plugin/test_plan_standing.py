@@ -268,7 +268,7 @@ def test_a_plan_that_the_site_does_not_let_go_of_is_said_to_stay(planning: Plann
 
 
 def test_the_plugin_and_the_service_know_the_same_words_of_a_slurm_that_does_not_answer() -> None:
-    source = (PLUGIN / "mirage_jobs.py").read_text()
+    source = (PLUGIN / "mirage_slurm/planner/slurm_jobs.py").read_text()
     words = re.search(r"^NO_ANSWER = \(\n(.*?)^\)", source, re.MULTILINE | re.DOTALL)
     assert words is not None
     assert ast.literal_eval(f"({words[1]})") == command_errors.NO_ANSWER.pattern

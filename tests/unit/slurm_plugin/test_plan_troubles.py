@@ -72,7 +72,7 @@ def test_an_earlier_link_whose_heartbeat_stands_still_is_asked_about(
 
 
 def test_a_plan_that_cannot_be_written_down_is_not_made(planning: Planning) -> None:
-    full = replace(planning, program=prepare_program("mirage_plan", FULL_DISK))
+    full = replace(planning, program=prepare_program("planner.plan", FULL_DISK))
     planning.words["lead"] = str(HOUR)
     for _ in range(3):
         assert full.plan().returncode == 3
@@ -87,7 +87,7 @@ def test_a_plan_is_not_taken_back_if_that_cannot_be_written_down(planning: Plann
     planning.waited([HOUR] * 30)
     planning.plan()
     planning.conf.write_text("plans = never\n")
-    full = replace(planning, program=prepare_program("mirage_plan", FULL_DISK))
+    full = replace(planning, program=prepare_program("planner.plan", FULL_DISK))
     assert full.plan(2).returncode == 3
     assert planning.lead_minutes() == 60
     planning.plan(2)
@@ -123,7 +123,7 @@ def test_a_damaged_number_is_not_another_one(
 
 def test_a_damaged_number_keeps_a_services_lead_away(planning: Planning, service: Service) -> None:
     service.answers = [{"mode": "act", "lead_s": HOUR, "ask_again_s": 600}]
-    patient = replace(planning, program=prepare_program("mirage_plan", PATIENTLY))
+    patient = replace(planning, program=prepare_program("planner.plan", PATIENTLY))
     env = {"MIRAGE_URL": service.url}
     patient.plan(env=env, service="site", max_overlap="-1")
     assert (service.requests, patient.updates()) == ([], [])
@@ -150,7 +150,7 @@ def test_somebody_elses_file_is_none(
     planning: Planning, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.syspath_prepend(PLUGIN)
-    waits = importlib.import_module("mirage_waits")
+    waits = importlib.import_module("mirage_slurm.planner.past_waits")
     now = int(time.time())
     path = planning.chain / "file"
     path.write_text(f"{waits.HEAD}key {now}\n1 2 3\n")
@@ -175,7 +175,7 @@ def test_a_plan_that_slurm_keeps_waiting_ends_although_its_loop_ignores_the_alar
     planning.slurm.command("squeue", "#!/bin/sh\nexec cat {home}/never\n")
     planning.waited([HOUR] * 30)
     try:
-        program = [*IGNORES_ALRM, *prepare_program("mirage_plan", BRIEFLY)]
+        program = [*IGNORES_ALRM, *prepare_program("planner.plan", BRIEFLY)]
         done = replace(planning, program=program).plan()
     finally:
         release(never)
@@ -187,7 +187,7 @@ def test_a_question_that_no_service_answers_ends_although_its_loop_ignores_the_a
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         done = subprocess.run(
-            [*IGNORES_ALRM, *prepare_program("mirage_next", BRIEFLY), "0f0000000000000000ab"],
+            [*IGNORES_ALRM, *prepare_program("client.next_move", BRIEFLY), "0f0000000000000000ab"],
             check=False,
             env=slurm.environ | {"MIRAGE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"},
         )

@@ -17,7 +17,7 @@ from tests.support.paths import PLUGIN
 @pytest.fixture(scope="module")
 def options() -> Iterator[ModuleType]:
     sys.path.insert(0, str(PLUGIN))
-    yield importlib.import_module("mirage_wrapper.options")
+    yield importlib.import_module("mirage_slurm.wrapper.options")
     sys.path.remove(str(PLUGIN))
 
 

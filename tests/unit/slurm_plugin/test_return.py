@@ -47,7 +47,7 @@ class Verdict:
         told |= {"price": "", "lead": "", "service": "none", "returns": 2} | words
         done = subprocess.run(
             [
-                *prepare_program("mirage_return", first),
+                *prepare_program("planner.give_back", first),
                 *(f"{name}={value}" for name, value in told.items()),
             ],
             capture_output=True,
@@ -376,7 +376,7 @@ def test_beyond_max_overlap_it_goes_whatever_the_service_says(hear: Hear) -> Non
 def test_costs_that_are_not_whole_or_not_of_this_link_or_not_of_now_do_not_count(
     plugin: Callable[[str], Any], changes: dict[str, Any]
 ) -> None:
-    read_costs = plugin("mirage_return").read_costs
+    read_costs = plugin("mirage_slurm.planner.give_back").read_costs
     link = SimpleNamespace(chain=CHAIN, index=2, now=int(time.time()))
     points = [(0, HOUR, 0), (HOUR, 0, HOUR), (2 * HOUR, 0, HOUR)]
     assert read_costs(costs(), link) == (points, 0.5)
@@ -390,7 +390,7 @@ def test_costs_without_a_part_do_not_count(plugin: Callable[[str], Any], name: s
     torn = costs()
     del torn[name]
     link = SimpleNamespace(chain=CHAIN, index=2, now=int(time.time()))
-    assert plugin("mirage_return").read_costs(torn, link) is None
+    assert plugin("mirage_slurm.planner.give_back").read_costs(torn, link) is None
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,9 @@ def test_costs_do_not_count_where_nobody_vouches_for_the_service(
     service: Service, hear: Hear
 ) -> None:
     """Anybody on the way may have written them."""
-    stranger = "import mirage_service; mirage_service._to_local_address = lambda packed: b''"
+    stranger = (
+        "from mirage_slurm.client import service; service._to_local_address = lambda packed: b''"
+    )
     said = hear(costs(), first=f"{PATIENTLY}; {stranger}")
     assert said.endswith(BY_OWN)
     assert len(service.requests) == 1
@@ -466,7 +468,7 @@ def test_whatever_the_services_costs_are_a_predecessor_that_does_not_run_is_wait
 
 def test_a_service_that_answers_in_drops_is_none(verdict: Verdict) -> None:
     """Each drop comes in time, the answer does not."""
-    first = "import mirage_client; mirage_client.LIMIT_S = 0.5"
+    first = "from mirage_slurm.client import request; request.LIMIT_S = 0.5"
     with dripping() as url:
         said = verdict.asks({"MIRAGE_URL": url}, service="site", first=first)
     assert said.endswith(BY_OWN)
@@ -511,7 +513,7 @@ def test_a_link_without_a_service_gives_back_by_its_own_rule(verdict: Verdict) -
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict[str, Any]) -> None:
-    choose_lead = plugin("mirage_forecast").choose_return_lead
+    choose_lead = plugin("mirage_slurm.planner.lead_rules").choose_return_lead
     numbers = [case[name] for name in ("left_s", "waited_s", "price", "back_s")]
     assert choose_lead(*numbers) == case["lead_s"]
 
@@ -520,7 +522,7 @@ def test_the_links_rule_is_the_services(plugin: Callable[[str], Any], case: dict
 def test_the_links_look_up_is_the_services(
     plugin: Callable[[str], Any], case: dict[str, Any]
 ) -> None:
-    look_up = plugin("mirage_forecast").look_up_return_lead
+    look_up = plugin("mirage_slurm.planner.lead_rules").look_up_return_lead
     lead_s = look_up(case["points"], case["left_s"], case["price"], case["back_s"])
     assert lead_s == case["lead_s"]
 
@@ -529,7 +531,7 @@ def test_the_links_look_up_is_the_services(
 def test_the_links_first_lead_is_the_services(
     plugin: Callable[[str], Any], case: dict[str, Any]
 ) -> None:
-    choose_first_lead = plugin("mirage_forecast").choose_first_lead
+    choose_first_lead = plugin("mirage_slurm.planner.lead_rules").choose_first_lead
     assert choose_first_lead(case["waits_s"], case["price"]) == case["lead_s"]
 
 

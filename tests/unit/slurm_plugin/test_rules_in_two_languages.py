@@ -50,7 +50,7 @@ def test_the_carrier_bounds_an_overlap_as_in_the_cases(
     stated_s = "" if case["stated_s"] is None else case["stated_s"]
     bound = run_pieces(
         shell,
-        ["carrier_overlap.sh"],
+        ["mirage_slurm/carrier/overlap.sh"],
         f"mirage_style={case['style']} mirage_max_overlap={stated_s}",
         f"mirage_began={began} mirage_ends={ends}",
         'mirage_bound_overlap && echo "$mirage_bound"',
@@ -66,7 +66,7 @@ def test_the_carrier_bounds_an_overlap_as_in_the_cases(
 def test_a_links_plan_bounds_an_overlap_as_in_the_cases(
     plugin: Callable[[str], Any], case: dict[str, Any]
 ) -> None:
-    forecast = plugin("mirage_forecast")
+    forecast = plugin("mirage_slurm.planner.lead_rules")
     wishes = forecast.Wishes(case["style"], max_overlap_s=case["stated_s"])
     assert forecast.compute_max_overlap(case["limit_s"], wishes) == case["bound_s"]
 
@@ -99,7 +99,7 @@ def list_waits(case: dict[str, Any]) -> list[int]:
 def test_a_links_plan_takes_the_lead_of_the_cases(
     plugin: Callable[[str], Any], case: dict[str, Any]
 ) -> None:
-    forecast = plugin("mirage_forecast")
+    forecast = plugin("mirage_slurm.planner.lead_rules")
     fractile = forecast.compute_fractile(case["price"])
     waits = forecast.cut_before_change(list_waits(case), fractile)
     assert forecast.Forecast(waits, "").find_quantile(fractile) == case["lead_s"]
@@ -123,7 +123,7 @@ def test_the_carrier_pauses_after_brief_links_as_in_the_cases(
     last = len(case["runs_s"])
     answer = run_pieces(
         shell,
-        ["carrier_files.sh", "carrier_progress.sh"],
+        ["mirage_slurm/carrier/files.sh", "mirage_slurm/carrier/progress.sh"],
         f"mirage_dir={tmp_path} mirage_presubmit={case['presubmit']} mirage_counted_from=1",
         f"if mirage_all_were_brief {last - 4} {last}; then echo yes; else echo no; fi",
     )

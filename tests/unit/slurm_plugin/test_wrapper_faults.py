@@ -15,7 +15,7 @@ from tests.support.slurm_plugin.fakes import WRAPPER, FakeSlurm
 BROKEN = """
 import os, sys
 sys.path.insert(0, {plugin!r})
-from mirage_wrapper import carrier, main, process, submission
+from mirage_slurm.wrapper import carrier, main, process, submission
 def fails(*_):
     raise BlockingIOError(11, "Resource temporarily unavailable")
 {what} = fails

@@ -53,8 +53,8 @@ def register(client: Client, chain_id: str, **more: str) -> str:
 _REGISTER = f"""
 {PATIENTLY}
 import os, sys
-from mirage_client import Unreachable
-from mirage_wrapper import registration, settings
+from mirage_slurm.client.request import Unreachable
+from mirage_slurm.wrapper import registration, settings
 asked = settings.Settings({{"chain": "8", "overlap-price": "0.25"}})
 try:
     registration.register_chain(sys.argv[1], 101, asked, dict(os.environ))
