@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.paths import PLUGIN
-from tests.support.slurm_plugin.prepared import PATIENTLY, prepare_wrapper
+from tests.support.slurm_plugin.prepared import ASKING_PATIENTLY, prepare_wrapper
 
 WRAPPER = PLUGIN / "sbatch"
 
@@ -174,6 +174,8 @@ class FakeSlurm:
 
     root: Path
     environ: dict[str, str] = field(default_factory=dict)
+    patient: bool = False
+    """Whether each wrapper is patient (`sbatch`)."""
 
     @classmethod
     def at(cls, root: Path) -> FakeSlurm:
@@ -280,8 +282,14 @@ class FakeSlurm:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run the wrapper. A `patient` one waits for the service even on a very busy machine."""
-        command = [sys.executable, *prepare_wrapper(program, PATIENTLY)] if patient else [program]
+        """Run the wrapper.
+
+        A `patient` one waits for the service, and for the answers of sbatch about its options, even
+        on a very busy machine.
+        """
+        command: list[str | Path] = [program]
+        if patient or self.patient:
+            command = [sys.executable, *prepare_wrapper(program, ASKING_PATIENTLY)]
         return subprocess.run(
             [*command, *words],
             input=stdin,

@@ -8,6 +8,10 @@ from tests.support.paths import PLUGIN
 PATIENTLY = "from mirage_slurm.client import request; request.LIMIT_S = 600.0"
 """A service has ten minutes to answer: a busy machine may stall for longer than the two seconds
 that a user waits for it."""
+ASKING_PATIENTLY = (
+    f"{PATIENTLY}; from mirage_slurm.wrapper import discovery; discovery.ASK_S = 600.0"
+)
+"""So has an sbatch that is asked which options it has."""
 
 
 def prepare_program(name: str, line: str) -> list[str]:
