@@ -70,7 +70,7 @@ def main() -> int:
                 asker = Asker(host, version)
                 _capture(testbed, asker)
                 document = {"release": release.split()[-1], "answers": asker.kept}
-                text = json.dumps(document, indent=1, sort_keys=True)
+                text = json.dumps(document, sort_keys=True, separators=(",", ":"))
                 (_DATA / f"{version}.json").write_text(text + "\n")
     finally:
         testbed.down()

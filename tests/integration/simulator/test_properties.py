@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from mirage.errors import ClusterRefused
 from mirage.simulator.packing.workload import JobColumns, Workload
 from mirage.simulator.simulator import Simulator
-from mirage.simulator.types import JobRecord, Params, Qos, SimJob
+from mirage.simulator.types import JobRecord, NodeGroup, Params, Qos, SelectType, SimJob
 from tests.integration.simulator.cases import GROUPS, Case, case_of
-from tests.support.simulator.reference.cluster import (
-    is_whole,
-    large_enough,
-    nodes_of,
-    qos_of,
-    reserved,
-)
-from tests.support.simulator.reference.faults import partition_named, qos_named
 from tests.support.simulator.scenes import T0, job_at, site
 from tests.support.simulator.views import list_free_nodes, list_pending_ids
 
@@ -49,16 +41,35 @@ def _steps(sim: Simulator, until: int) -> Iterator[Simulator]:
             return
 
 
-def is_whole_node(params: Params, job_: SimJob) -> bool:
-    partition = partition_named(params, job_.partition)
-    assert partition is not None
-    return is_whole(params, partition, job_)
+def list_nodes(params: Params) -> list[NodeGroup]:
+    """List each node's own size."""
+    alike = NodeGroup(
+        count=params.nodes,
+        cpus=params.cpus_per_node,
+        memory_mib=params.memory_mib_per_node,
+        gpus=params.gpus_per_node,
+    )
+    groups = params.node_groups or (alike,)
+    return [group for group in groups for _ in range(group.count)]
+
+
+def has_whole_nodes(params: Params, job_: SimJob) -> bool:
+    partition = next(one for one in params.partitions if job_.partition in {"", one.name})
+    return params.select_type is SelectType.LINEAR or job_.exclusive or partition.exclusive
+
+
+def list_qos(params: Params) -> tuple[Qos, ...]:
+    return params.qos or (Qos(max_jobs_pu=params.max_jobs_pu),)
+
+
+def find_qos(params: Params, job_: SimJob) -> Qos:
+    return next(qos for qos in list_qos(params) if job_.qos in {"", qos.name})
 
 
 @IN_TIME
 @given(CASES)
 def test_nodes_never_have_more_on_them_than_they_have(case: Case) -> None:
-    nodes = nodes_of(case.params)
+    nodes = list_nodes(case.params)
     for sim in instants(case):
         on: dict[int, list[SimJob]] = defaultdict(list)
         for record in sim.list_running():
@@ -66,17 +77,13 @@ def test_nodes_never_have_more_on_them_than_they_have(case: Case) -> None:
             for number in record.allocated:
                 on[number].append(record.job)
         for number, jobs in on.items():
-            if any(is_whole_node(case.params, j) for j in jobs):
+            if any(has_whole_nodes(case.params, j) for j in jobs):
                 assert len(jobs) == 1
                 continue
-            total = SimJob(
-                time_limit_s=1,
-                run_s=1,
-                cpus=sum(j.cpus or 1 for j in jobs),
-                memory_mib=sum(j.memory_mib for j in jobs),
-                gpus=sum(j.gpus for j in jobs),
-            )
-            assert large_enough(nodes[number], total)
+            node = nodes[number]
+            assert sum(j.cpus or 1 for j in jobs) <= node.cpus
+            assert not 0 < node.memory_mib < sum(j.memory_mib for j in jobs)
+            assert sum(j.gpus for j in jobs) <= node.gpus
 
 
 @IN_TIME
@@ -97,8 +104,10 @@ def test_nobody_takes_a_reserved_node(case: Case) -> None:
     for sim in instants(case):
         for r in sim.list_running():
             assert r.start is not None
-            kept = reserved(case.params, r.start, r.start + r.job.time_limit_s)
-            assert not kept & set(r.allocated)
+            for kept in case.params.reservations:
+                if kept.start < r.start + r.job.time_limit_s and r.start < kept.end:
+                    assert kept.nodes
+                    assert not set(kept.nodes) & set(r.allocated)
 
 
 @IN_TIME
@@ -106,23 +115,22 @@ def test_nobody_takes_a_reserved_node(case: Case) -> None:
 def test_limits_are_kept(case: Case) -> None:
     for sim in instants(case):
         running = sim.list_running()
-        users = Counter((r.job.user, qos_named(case.params, r.job.qos)) for r in running)
+        users = Counter((r.job.user, find_qos(case.params, r.job)) for r in running)
         for (_, qos), count in users.items():
-            assert qos is not None
             assert not 0 < qos.max_jobs_pu < count
         for r in running:
             assert r.start is not None
             tasks = [s for s in running if s.job.array_id == r.job.array_id]
             earlier = sum(s.start is not None and s.start < r.start for s in tasks)
             assert not (r.job.array_id and 0 < r.job.array_limit <= earlier)
-        _assert_nodes_limit(running, qos_of(case.params), case.params)
+        _assert_nodes_limit(running, list_qos(case.params), case.params)
 
 
 def _assert_nodes_limit(running: list[JobRecord], all_qos: tuple[Qos, ...], params: Params) -> None:
     for qos in all_qos:
         used: Counter[str] = Counter()
         for r in running:
-            if qos_named(params, r.job.qos) == qos:
+            if find_qos(params, r.job) == qos:
                 used[r.job.user] += r.job.nodes
         assert not any(0 < qos.max_nodes_pu < n for n in used.values())
 

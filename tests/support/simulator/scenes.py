@@ -1,25 +1,14 @@
-"""Small hand-made scenes: four nodes of four CPUs, times counted from T0.
+"""Small hand-made scenes: four nodes of four CPUs, times counted from T0."""
 
-`Side.OURS` is mirage.simulator, `Side.REFERENCE` the brute-force one. The values that a test
-computes by hand hold for both.
-"""
-
-from enum import StrEnum
 from typing import Any
 
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import Params, SimJob
 from tests.support.simulator.jobs import make_sim_job
-from tests.support.simulator.reference.reference import Reference
 from tests.support.simulator.views import list_pending_ids
 
 T0 = 1_200_000
 """A multiple of every interval the scenes use."""
-
-
-class Side(StrEnum):
-    OURS = "simulator"
-    REFERENCE = "reference"
 
 
 def site(**settings: Any) -> Params:
@@ -40,11 +29,10 @@ def job_at(
 
 
 class Scene:
-    """A site with its jobs, on one of the two simulators."""
+    """A site with its jobs."""
 
-    def __init__(self, side: Side, params: Params, *jobs: SimJob) -> None:
-        maker: Any = Simulator if side is Side.OURS else Reference
-        self.sim: Any = maker(params, jobs)
+    def __init__(self, params: Params, *jobs: SimJob) -> None:
+        self.sim = Simulator(params, jobs)
         self.ids = [j.job_id for j in jobs]
 
     def until(self, seconds: int) -> "Scene":
@@ -65,6 +53,10 @@ class Scene:
     def state(self, job_id: int) -> str:
         return str(self._life(job_id, "state"))
 
+    def priority(self, job_id: int) -> int:
+        priority: int = self._life(job_id, "priority")
+        return priority
+
     def nodes(self, job_id: int) -> tuple[int, ...]:
         nodes: tuple[int, ...] = self._life(job_id, "allocated")
         return nodes
@@ -76,8 +68,6 @@ class Scene:
         return list_pending_ids(self.sim)
 
     def _life(self, job_id: int, field: str) -> Any:
-        if isinstance(self.sim, Reference):
-            return getattr(self.sim.queue.entries.get(job_id), field, None)
         return getattr(self.sim.find(job_id), field, None)
 
     def _after_t0(self, t: int | None) -> int | None:

@@ -5,13 +5,10 @@ import numpy as np
 from mirage.simulator.arrays import layout
 from mirage.simulator.arrays.layout import get_section
 from mirage.simulator.simulator import Simulator
-from tests.support.simulator.reference.reference import Reference
 
 
-def list_pending_ids(sim: Simulator | Reference) -> list[int]:
+def list_pending_ids(sim: Simulator) -> list[int]:
     """List the ids of the eligible pending jobs in priority order."""
-    if isinstance(sim, Reference):
-        return sim.list_pending_ids()
     live = sim.arena.get_live_records()
     return [int(i) for i in live[sim.arena.list_queued_slots(), layout.ID]]
 

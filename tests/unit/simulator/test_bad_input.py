@@ -19,7 +19,7 @@ from mirage.simulator.types import (
     SelectType,
     SimJob,
 )
-from tests.support.simulator.scenes import T0, Scene, Side, job_at, site
+from tests.support.simulator.scenes import T0, Scene, job_at, site
 
 PARTITIONS = (Partition(), Partition(name="few", nodes=(0, 1), max_time_s=900))
 GROUPS = (NodeGroup(count=3, cpus=4), NodeGroup(count=1, cpus=8, memory_mib=100, gpus=2))
@@ -68,8 +68,8 @@ def test_a_job_that_can_never_run_is_refused_counted_and_named(fault: dict[str, 
 
 
 @pytest.mark.parametrize("fault", BAD, ids=str)
-def test_the_same_job_is_refused_when_injected(side: Side, fault: dict[str, Any]) -> None:
-    scene = Scene(side, rough_site(), job_at(1)).until(5)
+def test_the_same_job_is_refused_when_injected(fault: dict[str, Any]) -> None:
+    scene = Scene(rough_site(), job_at(1)).until(5)
     with pytest.raises(ClusterRefused):
         scene.sim.inject(job_at(2, 5, **fault))
     assert scene.start(2) is None
@@ -88,8 +88,8 @@ def test_the_second_of_two_jobs_with_one_id_is_refused() -> None:
     assert (record.start, record.job.nodes) == (T0, 1)
 
 
-def test_an_id_that_is_taken_is_refused_at_injection(side: Side) -> None:
-    scene = Scene(side, site(), job_at(1)).until(5)
+def test_an_id_that_is_taken_is_refused_at_injection() -> None:
+    scene = Scene(site(), job_at(1)).until(5)
     with pytest.raises(ClusterRefused):
         scene.sim.inject(job_at(1, 5))
 
@@ -110,14 +110,14 @@ def test_rows_may_come_in_any_order() -> None:
     assert workload.refused == {}
 
 
-def test_reservations_may_overlap(side: Side) -> None:
+def test_reservations_may_overlap() -> None:
     kept = (
         Reservation(start=T0 + 120, end=T0 + 720, nodes=(0, 1)),
         Reservation(start=T0 + 420, end=T0 + 1020, nodes=(1, 2)),
         Reservation(start=T0 + 420, end=T0 + 1020, nodes=(1, 2)),
     )
     jobs = [job_at(1, nodes=4), job_at(2, 5, nodes=2)]
-    assert Scene(side, site(reservations=kept), *jobs).starts() == {1: 1020, 2: 1620}
+    assert Scene(site(reservations=kept), *jobs).starts() == {1: 1020, 2: 1620}
 
 
 def test_nobody_at_all_is_no_fault() -> None:
@@ -133,7 +133,7 @@ def test_nothing_known_is_refused_in_words() -> None:
         sim.remove(77)
 
 
-def test_a_job_that_depends_on_itself_or_on_nobody_harms_nobody(side: Side) -> None:
+def test_a_job_that_depends_on_itself_or_on_nobody_harms_nobody() -> None:
     circle = tuple(Dependency(kind, 1) for kind in DependencyKind)
     nobody: SimJob = job_at(2, 5, dependencies=(Dependency(DependencyKind.AFTEROK, 0),))
-    assert Scene(side, site(), job_at(1, dependencies=circle), nobody).starts()[2] == 5
+    assert Scene(site(), job_at(1, dependencies=circle), nobody).starts()[2] == 5

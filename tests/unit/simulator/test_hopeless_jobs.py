@@ -1,10 +1,10 @@
 """What one job without a plan says of those behind it (docs/reference/simulator.md 7)."""
 
 from mirage.simulator.types import Partition
-from tests.support.simulator.scenes import Scene, Side, job_at, site
+from tests.support.simulator.scenes import Scene, job_at, site
 
 
-def test_jobs_without_a_plan_leave_a_smaller_one_of_their_limit_its_plan(side: Side) -> None:
+def test_jobs_without_a_plan_leave_a_smaller_one_of_their_limit_its_plan() -> None:
     halves = (Partition(nodes=(0, 1)), Partition(name="b", nodes=(2, 3)))
     jobs = [
         job_at(1, limit=2000),
@@ -16,4 +16,4 @@ def test_jobs_without_a_plan_leave_a_smaller_one_of_their_limit_its_plan(side: S
     ]
     params = site(partitions=halves, bf_window_s=600)
     # Within the window only the node of job 2 comes free.
-    assert Scene(side, params, *jobs).until(5).plans() == {5: 300}
+    assert Scene(params, *jobs).until(5).plans() == {5: 300}

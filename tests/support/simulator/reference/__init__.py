@@ -1,2 +1,0 @@
-"""A brute-force simulator, written from docs/reference/simulator.md alone: obvious rather than
-fast."""
