@@ -186,7 +186,6 @@ def test_a_link_of_an_older_plugins_chain_is_answered_by_the_service_under_today
     assert {path for path, _ in service.requests} == {f"/api/v1/chains/{alice.chain.name}/next"}
 
 
-@pytest.mark.parametrize("old_alice", ["33c702b5"], indirect=True)
 def test_a_link_of_an_older_plugins_chain_plans_by_todays(old_alice: Alice) -> None:
     alice = old_alice
     piece = alice.home / "plugin" / "carrier_files.sh"
