@@ -33,10 +33,10 @@ _log = structlog.get_logger(__name__)
 
 
 def build_learn_command(options: Sequence[str]) -> list[str]:
-    """Return the argument vector of `mirage learn` with this program's Python."""
+    """Return the argument vector of `mirage learn` with this program's Python, on one core."""
     # As this process was started: nothing is imported from the working directory.
     isolation = "-I" if sys.flags.isolated else "-P"
-    return [sys.executable, isolation, "-m", "mirage", "learn", *options]
+    return [sys.executable, isolation, "-m", "mirage", "learn", "--jobs", "1", *options]
 
 
 class NightlyLearning:
