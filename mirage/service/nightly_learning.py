@@ -104,7 +104,12 @@ def _start_process(command: Sequence[str]) -> subprocess.Popen[bytes]:
     with suppress(OSError):  # if memory runs out, this process ends before the service
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     _log.info("learning has begun", pid=process.pid)
-    threading.Thread(target=_log_output, args=(process,), daemon=True).start()
+    try:
+        threading.Thread(target=_log_output, args=(process,), daemon=True).start()
+    except RuntimeError as error:  # no thread is left: nobody would read what it prints
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+        raise OSError(str(error)) from error
     return process
 
 
