@@ -2,9 +2,10 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +19,7 @@ from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import NOW, Written
 
 DAY = 86400
+Lines = list[MutableMapping[str, Any]]
 NOTE = """
 import os, sys
 with open(sys.argv[1], "a") as file:
@@ -62,9 +64,9 @@ class Night:
 
 
 @pytest.fixture
-def lines() -> Iterator[list[dict[str, object]]]:
+def lines() -> Iterator[Lines]:
     with capture_logs() as captured:
-        yield captured  # type: ignore[misc] - events are dictionaries
+        yield captured
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def scheduled(folder: Path, program: str) -> Iterator[Night]:
         night.learning.end()
 
 
-def wait_for_ends(lines: list[dict[str, object]], count: int) -> list[object]:
+def wait_for_ends(lines: Lines, count: int) -> list[object]:
     """The exit codes of what ended."""
 
     def list_codes() -> list[object]:
@@ -94,9 +96,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_each_night_has_one_run_whose_output_is_in_the_log(
-    tmp_path: Path, lines: list[dict[str, object]]
-) -> None:
+def test_each_night_has_one_run_whose_output_is_in_the_log(tmp_path: Path, lines: Lines) -> None:
     with scheduled(tmp_path, NOTE) as night:
         for count in (1, 2):
             night.pass_night()
@@ -119,12 +119,12 @@ def test_it_has_the_lowest_priority_and_is_the_first_to_go(tmp_path: Path) -> No
         assert (niceness, score) == ("19", "1000")
 
 
-def test_never_do_two_run(tmp_path: Path, lines: list[dict[str, object]]) -> None:
+def test_never_do_two_run(tmp_path: Path, lines: Lines) -> None:
     with scheduled(tmp_path, STAY) as night:
         night.pass_night()
         night.wait_for_runs(1)
         night.pass_night()
-        assert [line["event"] for line in lines][-1].startswith("learning is not started")  # type: ignore[attr-defined]
+        assert [line["event"] for line in lines][-1].startswith("learning is not started")
         assert len(night.runs()) == 1
 
 
@@ -141,7 +141,7 @@ def test_it_ends_with_the_service_and_so_does_what_it_has_started(tmp_path: Path
 
 @pytest.mark.parametrize("program", ["import os; os.abort()", "raise SystemExit(3)"])
 def test_a_crash_is_said_and_the_next_night_comes(
-    tmp_path: Path, lines: list[dict[str, object]], program: str
+    tmp_path: Path, lines: Lines, program: str
 ) -> None:
     with scheduled(tmp_path, program) as night:
         night.pass_night()
@@ -152,7 +152,7 @@ def test_a_crash_is_said_and_the_next_night_comes(
     assert {line["log_level"] for line in lines if "ended" in str(line["event"])} == {"warning"}
 
 
-def test_a_program_that_is_not_there_is_said(lines: list[dict[str, object]]) -> None:
+def test_a_program_that_is_not_there_is_said(lines: Lines) -> None:
     learning = NightlyLearning(["/no/such/program"])
     learning.run_tick(NOW)
     learning.run_tick(NOW + DAY)
@@ -161,7 +161,7 @@ def test_a_program_that_is_not_there_is_said(lines: list[dict[str, object]]) -> 
 
 
 def test_what_nobody_could_read_is_not_logged_and_stops_nothing(
-    tmp_path: Path, lines: list[dict[str, object]]
+    tmp_path: Path, lines: Lines
 ) -> None:
     program = "import sys\nfor n in range(50000): print('\\x1b[31m', n)"
     with scheduled(tmp_path, program) as night:
@@ -174,7 +174,7 @@ def test_what_nobody_could_read_is_not_logged_and_stops_nothing(
 
 
 def test_of_two_workers_the_one_with_the_lease_starts_it(
-    sqlite_store: Store, tmp_path: Path
+    acting_store: Store, tmp_path: Path
 ) -> None:
     cluster = Written()
     nights = []
@@ -183,7 +183,7 @@ def test_of_two_workers_the_one_with_the_lease_starts_it(
         nights.append(Night(tmp_path / name, NOTE))
     settings = DecisionSettings(get_policy=Always, default_policy="always")
     one, two = (
-        Worker(sqlite_store, cluster, 1, settings=settings, learning=night.learning)
+        Worker(acting_store, cluster, 1, settings=settings, learning=night.learning)
         for night in nights
     )
     two._holder = "another host"
