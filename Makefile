@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
+LEARN_STAMP := $(VENV)/.installed-learn
 CHECK_STAMP := $(VENV)/.installed-check
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # requirements/ is complete: pip adds nothing to it, and refuses what has another hash.
@@ -97,11 +98,11 @@ tried:  ## the table of releases, from the last make test and make test-slurm-26
 root-trixie root-sid: root-%:
 	$(TIMED) python3 deploy/testbed/testbed.py root $*
 
-test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
+test-deb: $(STAMP)  ## the Debian packages: built, installed on a root of its own, upgraded, purged
 	$(TIMED) $(IDLE) $(PYTEST) -m deb $A/deploy
 
 # Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
-deb: $(SERVE_STAMP)  ## the Debian package, into dist/
+deb: $(LEARN_STAMP)  ## the Debian packages, into dist/
 	$(BIN)/python deploy/deb/build.py
 
 release: $(SERVE_STAMP)  ## VERSION=0.2.0: its commit, its tag and, in dist/, its packages; DRY_RUN=1 only says what it would do
@@ -135,6 +136,11 @@ $(SERVE_STAMP): pyproject.toml requirements/serve.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
+# What trains trees as well.
+$(LEARN_STAMP): $(SERVE_STAMP) requirements/learn.txt
+	$(PINNED) -r requirements/learn.txt
+	touch $@
+
 # A pull request is checked in a minute: no torch, no training.
 $(CHECK_STAMP): $(SERVE_STAMP) requirements/check.txt
 	$(PINNED) -r requirements/check.txt
@@ -144,7 +150,7 @@ $(CHECK_STAMP): $(SERVE_STAMP) requirements/check.txt
 $(STAMP): $(SERVE_STAMP) requirements/dev.txt requirements/torch.txt
 	$(PINNED) -r requirements/dev.txt
 	$(PIP) -r requirements/torch.txt
-	touch $(CHECK_STAMP) $@
+	touch $(CHECK_STAMP) $(LEARN_STAMP) $@
 
 # The newest releases that pyproject.toml admits. dev.txt first: the others are parts of it.
 UV := build/uv/bin/uv --quiet --config-file requirements/uv.toml pip compile --upgrade --group build
@@ -154,6 +160,7 @@ requirements:  ## requirements/ anew: exact versions and hashes of what pyprojec
 	build/uv/bin/pip install --quiet --disable-pip-version-check uv
 	$(UV) --extra dev --constraints requirements/torch.txt pyproject.toml -o requirements/dev.txt
 	$(UV) $(SERVING) --constraints requirements/dev.txt pyproject.toml -o requirements/serve.txt
+	$(UV) $(SERVING) --extra trees --constraints requirements/dev.txt pyproject.toml -o requirements/learn.txt
 	$(UV) $(SERVING) --extra test --constraints requirements/dev.txt pyproject.toml -o requirements/test.txt
 	$(UV) --extra check --constraints requirements/dev.txt pyproject.toml -o requirements/check.txt
 

@@ -25,6 +25,7 @@ _MOST_NAMED = 3
 _PROMISE = re.compile(r"^These changes become (\S+)\. ", re.MULTILINE)
 _SHOWING = re.compile(r"^(deploy|docs/admin)/.*\.(md|ya?ml)$")
 """Files that name packages and images with their version."""
+_PACKAGES = ("mirage", "mirage-learn")
 
 
 class NotReadyError(Exception):
@@ -212,12 +213,12 @@ def _commit(checkout: Checkout, new: Mapping[str, str], one: Release) -> None:
 
 
 def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None:
-    """The wheel, the source archive and the Debian package in dist/, and their checksums.
+    """The wheel, the source archive and the Debian packages in dist/, and their checksums.
 
     Raises NotReadyError.
     """
     dist = checkout.folder / "dist"
-    what = "the wheel, the source archive and the Debian package"
+    what = "the wheel, the source archive and the Debian packages"
     _say(dry_run, f"build {what if deb else 'the wheel and the source archive'} in {dist}")
     _say(dry_run, f"write {dist / 'SHA256SUMS'}")
     if dry_run:
@@ -232,7 +233,7 @@ def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None
     names = [
         f"mirage_provisioner-{version}-py3-none-any.whl",
         f"mirage_provisioner-{version}.tar.gz",
-        *([f"mirage_{version}+{stamp}_amd64.deb"] if deb else []),
+        *(f"{name}_{version}+{stamp}_amd64.deb" for name in _PACKAGES if deb),
     ]
     if missing := [name for name in names if not (dist / name).is_file()]:
         raise NotReadyError(f"{missing[0]} was not built: look at what stands in {dist}")

@@ -1,10 +1,12 @@
-"""Builds the Debian package: Mirage, its own Python environment, its units. No root needed.
+"""Builds the Debian packages, mirage and mirage-learn. No root needed.
 
-    python deploy/deb/build.py --out dist          # `make deb`; prints the package's path
+    python deploy/deb/build.py --out dist          # `make deb`; prints the packages' paths
 
-The package ships the versions that were tested: it copies the dependencies from the environment
-that runs this program (the closure of pyproject.toml's serving ones, and of the extras postgres and
-jwt), without tests and headers. A commit and an environment give one package, byte for byte.
+mirage holds Mirage, its own Python environment and its units; mirage-learn adds to it what trains
+trees, and the timer that does. They ship the versions that were tested: the dependencies are copied
+from the environment that runs this program (the closure of pyproject.toml's serving ones and of the
+extras postgres and jwt; of the extra trees), without tests and headers. A commit and an environment
+give the same packages, byte for byte.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,10 +25,13 @@ import closure
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 EXTRAS = ("postgres", "jwt")
+LEARN_EXTRAS = ("trees",)
 PYTHON = "python3.11"
 """Debian 12's Python, for which the compiled modules are built."""
 LIB = Path("usr/lib/mirage")
 SITE = LIB / "lib" / PYTHON / "site-packages"
+LEARN_SITE = LIB / "learn"
+"""What mirage-learn adds: a folder of its own, which a .pth file of its own names."""
 PLACES = {
     "mirage": "usr/bin/mirage",
     "mirage-as-service": "usr/sbin/mirage-as-service",
@@ -42,6 +48,10 @@ UNITS = {
     "mirage-report.timer": "lib/systemd/system/mirage-report.timer",
     "user/mirage.service": "usr/lib/systemd/user/mirage.service",
 }
+LEARN_UNITS = {
+    "mirage-learn.service": "lib/systemd/system/mirage-learn.service",
+    "mirage-learn.timer": "lib/systemd/system/mirage-learn.timer",
+}
 EXAMPLES = ("grafana", "prometheus", "nginx")
 _LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", ".*_cache", "dist", "__pycache__")
 _RUN_BY_DPKG = ("postinst", "postrm", "prerm")
@@ -49,12 +59,14 @@ _RUN_BY_DPKG = ("postinst", "postrm", "prerm")
 
 def main() -> None:
     options = _options()
-    places = (options.source, options.out, options.work)
-    print(build(*(place.resolve() for place in places), level=options.level))
+    source, out, work = (p.resolve() for p in (options.source, options.out, options.work))
+    out.mkdir(parents=True, exist_ok=True)
+    for name in options.package or BUILDERS:
+        print(BUILDERS[name](source, out, work, level=options.level))
 
 
 def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
-    """The package of the checkout `source` in `out`; `work` keeps the environment for the next.
+    """The package mirage of the checkout `source` in `out`; `work` keeps the environment for more.
 
     `level`: of zstd, 1 (seconds) to 19 (minutes, and smaller).
     """
@@ -68,28 +80,64 @@ def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
     _lay_files(tree)
     _lay_documents(source, tree / "usr/share/doc/mirage", version, epoch)
     _lay_manual(work / "source", tree / "usr/share/man")
-    _control(tree, version)
+    _control(tree, version, HERE / "files/control", HERE)
+    return _pack(tree, out / f"mirage_{version}_amd64.deb", level)
+
+
+def build_learn(source: Path, out: Path, work: Path, *, level: int) -> Path:
+    """The package mirage-learn, as `build` makes mirage. It needs mirage of the same version."""
+    version, epoch = _version(source), _epoch(source)
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
+    tree = work / "learn-tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(_learn_dependencies(source, work), tree / LEARN_SITE, copy_function=os.link)
+    (tree / SITE).mkdir(parents=True)
+    # Relative: the packages also work unpacked somewhere else.
+    (tree / SITE / "mirage-learn.pth").write_text(f"{os.path.relpath(LEARN_SITE, SITE)}\n")
+    for name, place in LEARN_UNITS.items():
+        _lay(HERE.parent / "systemd" / name, tree / place)
+    documents = tree / "usr/share/doc/mirage-learn"
+    _lay(HERE / "files/copyright", documents / "copyright")
+    _lay_debian_changelog(documents, "mirage-learn", version, epoch)
+    _control(tree, version, HERE / "learn/control", HERE / "learn")
+    return _pack(tree, out / f"mirage-learn_{version}_amd64.deb", level)
+
+
+BUILDERS = {"mirage": build, "mirage-learn": build_learn}
+
+
+def _pack(tree: Path, package: Path, level: int) -> Path:
     _plain_modes(tree)
-    out.mkdir(parents=True, exist_ok=True)
-    package = out / f"mirage_{version}_amd64.deb"
     _run("dpkg-deb", "--root-owner-group", "-Zzstd", f"-z{level}", "--build", tree, package)
     return package
 
 
 def _dependencies(source: Path, work: Path) -> Path:
+    return _copy_compiled(work / "dependencies", SITE, _requirements(source, EXTRAS))
+
+
+def _learn_dependencies(source: Path, work: Path) -> Path:
+    """What mirage does not bring."""
+    wanted, brought = _requirements(source, LEARN_EXTRAS), _requirements(source, EXTRAS)
+    return _copy_compiled(work / "learn-dependencies", LEARN_SITE, wanted, without=brought)
+
+
+def _copy_compiled(
+    ready: Path, installed: Path, wanted: Sequence[str], without: Sequence[str] = ()
+) -> Path:
     """Compiled already; made once a `work`."""
-    ready, making = work / "dependencies", work / "making"
+    making = ready.with_suffix(".making")
     if not ready.exists():
         shutil.rmtree(making, ignore_errors=True)
-        closure.copy(_requirements(source), making)
-        _compile(making, SITE)
+        closure.copy(wanted, making, without=without)
+        _compile(making, installed)
         making.rename(ready)
     return ready
 
 
-def _requirements(source: Path) -> list[str]:
+def _requirements(source: Path, extras: Sequence[str]) -> list[str]:
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
-    more = (project["optional-dependencies"][extra] for extra in EXTRAS)
+    more = (project["optional-dependencies"][extra] for extra in extras)
     return [*project["dependencies"], *(word for words in more for word in words)]
 
 
@@ -139,8 +187,13 @@ def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
     for page in sorted((source / "docs").rglob("*.md")):
         _lay(page, place / page.relative_to(source / "docs"))
     _gzip(place / "changelog.gz", (source / "CHANGELOG.md").read_bytes())
+    _lay_debian_changelog(place, "mirage", version, epoch)
+
+
+def _lay_debian_changelog(place: Path, name: str, version: str, epoch: int) -> None:
     when = datetime.fromtimestamp(epoch, tz=UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
-    told = f"mirage ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
+    told = f"{name} ({version}) stable; urgency=medium\n\n"
+    told += "  * See /usr/share/doc/mirage/changelog.gz.\n\n"
     told += f" -- Mirage developers <mirage@localhost>  {when}\n"
     _gzip(place / "changelog.Debian.gz", told.encode())
 
@@ -155,17 +208,17 @@ def _lay_manual(source: Path, place: Path) -> None:
         page.unlink()
 
 
-def _control(tree: Path, version: str) -> None:
+def _control(tree: Path, version: str, template: Path, scripts: Path) -> None:
     """Write name, dependencies, the list of the admin's files, and the scripts that dpkg runs."""
     control = tree / "DEBIAN"
     control.mkdir()
     size_kib = sum(p.lstat().st_size for p in tree.rglob("*") if not p.is_dir()) // 1024
-    text = (HERE / "files/control").read_text()
+    text = template.read_text()
     (control / "control").write_text(text.format(version=version, size_kib=size_kib))
     conffiles = sorted(p for p in (tree / "etc").rglob("*") if p.is_file())
     (control / "conffiles").write_text("".join(f"/{p.relative_to(tree)}\n" for p in conffiles))
     for name in _RUN_BY_DPKG:
-        _lay(HERE / name, control / name)
+        _lay(scripts / name, control / name)
 
 
 def _compile(folder: Path, installed: Path) -> None:
@@ -183,7 +236,9 @@ def _plain_modes(tree: Path) -> None:
         if not path.is_symlink():
             runnable = path.is_dir() or path.stat().st_mode & 0o100
             path.chmod(0o755 if runnable else 0o644)
-    (tree / "etc/default/mirage").chmod(0o640)
+    environment = tree / "etc/default/mirage"
+    if environment.exists():
+        environment.chmod(0o640)
 
 
 def _lay(file: Path, place: Path) -> None:
@@ -216,7 +271,8 @@ def _run(*words: str | Path) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Build the Debian package.")
+    parser = argparse.ArgumentParser(description="Build the Debian packages.")
+    parser.add_argument("--package", action="append", choices=BUILDERS, help="Only this one.")
     parser.add_argument("--source", type=Path, default=CHECKOUT, help="The checkout.")
     parser.add_argument("--out", type=Path, default=CHECKOUT / "dist")
     parser.add_argument("--work", type=Path, default=CHECKOUT / "dist" / "work")

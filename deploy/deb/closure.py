@@ -23,10 +23,19 @@ _COLD = (
 )  # fmt: skip
 
 
-def copy(requirements: Sequence[str], into: Path) -> None:
-    """Copies the files; the copies hold no link into the environment they come from."""
+_ONNX_TESTS = "onnx/backend/test"
+"""Ten thousand small files."""
+
+
+def copy(requirements: Sequence[str], into: Path, *, without: Sequence[str] = ()) -> None:
+    """Copies the files; the copies hold no link into the environment they come from.
+
+    `without`: the requirements of a package that is there as well, and brings its files itself.
+    """
     into.mkdir(parents=True)
-    for found in sorted(needed(requirements).values(), key=lambda d: d.name):
+    brought = needed(without)
+    wanted = {name: found for name, found in needed(requirements).items() if name not in brought}
+    for found in sorted(wanted.values(), key=lambda d: d.name):
         for file in _files(found):
             target = into / file
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +63,7 @@ def needed(requirements: Sequence[str]) -> dict[str, Distribution]:
 
 def _files(found: Distribution) -> Iterator[PurePosixPath]:
     for file in found.files or ():
-        outside = file.parts[0] == ".."
+        outside = file.parts[0] == ".." or file.is_relative_to(_ONNX_TESTS)
         cold = _COLD_FOLDERS & set(file.parts[:-1]) or file.suffix in _COLD_SUFFIXES
         if not (outside or cold or any(file.match(pattern) for pattern in _COLD)):
             yield file

@@ -21,7 +21,13 @@ PREFIX = "MIRAGE_"
 SECRET: JsonDict = {"secret": True}
 """Marks a field, as `json_schema_extra`, whose value is shown to nobody."""
 
-_UNITS = (("_node_h", "node-hours"), ("_h", "hours"), ("_s", "seconds"), ("_mib", "MiB"))
+_UNITS = (
+    ("_node_h", "node-hours"),
+    ("_h", "hours"),
+    ("_s", "seconds"),
+    ("_mib", "MiB"),
+    ("_gib", "GiB"),
+)
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _PASSWORD = re.compile(r"(://[^\s/@:]*):[^\s/@]*@")
 

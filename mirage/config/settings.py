@@ -256,6 +256,35 @@ class ProvisionSettings(_Section):
     partition and size, or for all if the median owner's is above it; hours."""
 
 
+_Days = Annotated[int, Field(ge=1, le=36525)]
+
+
+class LearnSettings(_Section):
+    """Sets how the service learns from its own history (docs/admin/learning.md)."""
+
+    promote: Literal["ask", "auto", "never"] = "ask"
+    """What happens to a model that has shown to be cheaper: `ask`: it waits for an admin; `auto`:
+    it is put in use; `never`: Mirage only reports it."""
+    folder: Path | None = None
+    """The folder of tables, candidates and half-done runs. Unset: `learn` in
+    `service.state_dir`."""
+    every_days: _Days = 7
+    """The longest time between two trainings; days."""
+    shadow_days: _Days = 14
+    """The time for which a new model decides in shadow before it is judged; days."""
+    rollback_days: _Days = 21
+    """The newest days over which the model in use is compared with the rules; days."""
+    budget_h: float = Field(2.0, gt=0)
+    """The longest time of one run; hours. A run that is not finished goes on the next night."""
+    memory_gib: float = Field(4.0, gt=0)
+    """The most memory of one run; GiB."""
+    weeks: int = Field(52, ge=1, le=520)
+    """The newest weeks of history from which models learn."""
+    schedule: Literal["timer", "service", "off"] = "timer"
+    """Who starts a run each night: `timer`: mirage-learn.timer of systemd; `service`: the service
+    itself; `off`: nobody."""
+
+
 class NotifySettings(_Section):
     """Sets mail and webhook about events of chains (docs/admin/notify.md). Unset: no notices."""
 
@@ -305,9 +334,6 @@ class NotifySettings(_Section):
     @property
     def is_smtp_local(self) -> bool:
         return is_this_host(self.smtp_host or "")
-
-
-_Days = Annotated[int, Field(ge=1, le=36525)]
 
 
 class QuotaSettings(_Section):
@@ -360,6 +386,7 @@ class Settings(_Section):
     auth: AuthSettings = AuthSettings()
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
+    learn: LearnSettings = LearnSettings()
     notify: NotifySettings = NotifySettings()
     quota: QuotaSettings = QuotaSettings()
     retention: RetentionSettings = RetentionSettings()

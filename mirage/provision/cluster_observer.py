@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 NO_FILE = "no cluster file is set (cluster.file)"
+COMPILING = "the simulator is being compiled, once after an installation"
 _HIDDEN_SHARE = 0.1
 """Jobs count as hidden if more than this share of the busy nodes shows no job.
 
@@ -86,7 +87,7 @@ class Observer:
     ) -> "SnapshotObserver":
         """Return what to observe links with in this tick. Raises MirageError if that fails."""
         if not self.is_compiled():
-            raise InputError("the simulator is being compiled, once after an installation")
+            raise InputError(COMPILING)
         from mirage.observation.feature_vector import SnapshotObserver  # noqa: PLC0415
         from mirage.observation.running_stats import RunningStats  # noqa: PLC0415 - see above
 

@@ -24,10 +24,12 @@ def build_api_context(
     owner_uid: int | None = None,
     permissions: SlurmPermissions | None = None,
     connections: int | None = None,
+    is_compiled: Callable[[], bool] = lambda: True,
 ) -> ApiContext:
     """Build the context of the routes.
 
     The caller keeps `permissions` up to date. `connections`: how many may be open at once.
+    `is_compiled`: whether the simulator is compiled.
     """
     settings = service.settings
     permissions = permissions or wiring.build_slurm_permissions(service)
@@ -60,6 +62,7 @@ def build_api_context(
         max_time_s=wiring.get_max_time_s(settings),
         models_dir=get_models_dir(settings.provision.models_dir),
         tables_dir=wiring.get_tables_dir(settings),
+        is_compiled=is_compiled,
         kill_file=settings.service.state_dir / kill_switch.FILE,
         quotas=Quotas(**settings.quota.model_dump()),
     )

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
 from mirage.reports.slurmctld_load import LoadSensor
 from mirage.service import notice_channels, sd_notify, site_warnings, wiring
 from mirage.service.api_wiring import build_api_context
+from mirage.service.nightly_learning import NightlyLearning, build_learn_command
 from mirage.service.retention import Retention
 from mirage.service.sd_notify import Notifier
 from mirage.service.wiring import Service
@@ -67,6 +68,7 @@ class KernelCompiler:
         """`file`: the cluster file; None: there is nothing to compile."""
         self._file = file
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def start(self) -> None:
         command = [sys.executable, "-P", "-m", "mirage.service.kernel_warmup"]
@@ -75,15 +77,15 @@ class KernelCompiler:
 
     def is_done(self) -> bool:
         """Return whether the compilation has ended, also if it failed. After a failure the
-        worker compiles, and reports the fault."""
-        process = self._process
-        if process is None:
+        worker compiles, and reports the fault. Any thread may ask."""
+        with self._lock:
+            if self._process is None:
+                return True
+            if self._process.poll() is None:
+                return False
+            _log.info("compiled", code=self._process.returncode)
+            self._process = None
             return True
-        if process.poll() is None:
-            return False
-        _log.info("compiled", code=process.returncode)
-        self._process = None
-        return True
 
     def end(self) -> None:
         process = self._process
@@ -92,10 +94,13 @@ class KernelCompiler:
             process.wait()
 
 
-def run_service(service: Service, *, owner_uid: int | None = None) -> None:
+def run_service(
+    service: Service, *, owner_uid: int | None = None, learn_options: Sequence[str] = ()
+) -> None:
     """Serve until a signal. The worker has a thread of its own, and only it uses the cluster.
 
     `owner_uid`: the only user who is served, and whose jobs are moved; None: all users.
+    `learn_options`: of `mirage learn`, so that it reads the settings of this service.
     """
     settings = service.settings.service
     systemd = sd_notify.from_environment()
@@ -104,24 +109,26 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
     max_connections = admission.compute_connection_limit(
         service.settings.connections.most, admission.raise_descriptor_limit()
     )
+    compiler = KernelCompiler(service.settings.cluster.file)
     context = build_api_context(
-        service, owner_uid=owner_uid, permissions=permissions, connections=max_connections
+        service,
+        owner_uid=owner_uid,
+        permissions=permissions,
+        connections=max_connections,
+        is_compiled=compiler.is_done,
     )
     app = create_app(context)
     mount_pages(app)
-    compiler = KernelCompiler(service.settings.cluster.file)
+    learning = _build_learning(service, learn_options)
     worker = _build_worker(
         service,
         owner_uid=owner_uid,
+        learning=learning,
         on_answer=systemd.notify_alive,
         is_compiled=compiler.is_done,
         permissions=permissions,
     )
-    listening = _open_listener(settings.host, settings.port)
-    url = f"http://{settings.host}:{listening.getsockname()[1]}"
-    sockets = [listening]
-    if settings.socket is not None:
-        sockets.append(unix_peer.listen_on_path(settings.socket, private=owner_uid is not None))
+    url, sockets = _open_sockets(settings, private=owner_uid is not None)
     compiler.start()  # no sooner: a service that cannot listen leaves no process behind
     server = _build_server(
         service, app, max_connections, on_start=lambda: systemd.notify_ready(f"serving {url}")
@@ -131,11 +138,7 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
     thread = threading.Thread(
         target=_run_worker, args=(worker, service, stop, systemd), name="worker"
     )
-    courier = notice_channels.build_courier(service)
-    # A daemon thread: it ends with the process. Notices not sent by then wait for the next start.
-    courier_thread = threading.Thread(
-        target=courier.run if courier else _skip_notices, args=(stop,), daemon=True
-    )
+    courier_thread = _build_courier_thread(service, stop)
     with publish_address(settings, own=owner_uid is not None):
         _start_permission_refresh(permissions, stop)
         fields = {"socket": str(settings.socket)} if settings.socket else {}
@@ -149,6 +152,8 @@ def run_service(service: Service, *, owner_uid: int | None = None) -> None:
             stop.set()
             compiler.end()
             thread.join()
+            if learning is not None:
+                learning.end()
             courier_thread.join(_GRACE_S)
             service.store.close()
     _log.info("ended")
@@ -227,8 +232,24 @@ def _start_permission_refresh(permissions: SlurmPermissions, stop: threading.Eve
     first_poll_done.wait(_PERMISSIONS_WAIT_S)
 
 
+def _build_courier_thread(service: Service, stop: threading.Event) -> threading.Thread:
+    """Return the thread that sends notices.
+
+    It ends with the process. Notices not sent by then wait for the next start.
+    """
+    courier = notice_channels.build_courier(service)
+    run = courier.run if courier else _skip_notices
+    return threading.Thread(target=run, args=(stop,), daemon=True)
+
+
 def _skip_notices(_stop: threading.Event) -> None:
     """Send no notices."""
+
+
+def _build_learning(service: Service, options: Sequence[str]) -> NightlyLearning | None:
+    if service.settings.learn.schedule != "service":
+        return None
+    return NightlyLearning(build_learn_command(options))
 
 
 def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
@@ -239,6 +260,15 @@ def _run_worker(worker: Worker, service: Service, stop: threading.Event, systemd
     if read_site_config := wiring.get_site_config_reader(service.cluster):
         site_warnings.warn_about_site(read_site_config, service.settings.cluster.name)
     worker.run(stop, sleep)
+
+
+def _open_sockets(settings: ServiceSettings, *, private: bool) -> tuple[str, list[socket.socket]]:
+    """Open the sockets at which the API listens; return the address of the first one too."""
+    listening = _open_listener(settings.host, settings.port)
+    url = f"http://{settings.host}:{listening.getsockname()[1]}"
+    if settings.socket is None:
+        return url, [listening]
+    return url, [listening, unix_peer.listen_on_path(settings.socket, private=private)]
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
@@ -267,11 +297,13 @@ def _build_worker(
     on_answer: Callable[[], None] = lambda: None,
     is_compiled: Callable[[], bool] = lambda: True,
     permissions: SlurmPermissions | None = None,
+    learning: NightlyLearning | None = None,
 ) -> Worker:
     """Build the worker.
 
     `on_answer` is called after each call of Slurm, also if Slurm does not answer it.
     `permissions`: Slurm's permissions; None: they are not known, and all moves are tried.
+    `learning` starts `mirage learn` by night; None: nothing does.
     """
     settings = service.settings
     polling = settings.polling
@@ -300,6 +332,7 @@ def _build_worker(
         load_sensor=_build_load_sensor(service, on_answer),
         forgeries=wiring.get_forgery_reader(service.cluster),
         retention=Retention(**settings.retention.model_dump()),
+        learning=learning,
         chains_a_day=settings.quota.registrations_per_day,
     )
 

@@ -41,6 +41,7 @@ from mirage.reports import wait_statistics
 from mirage.reports.periodic_recorder import PeriodicRecorder
 from mirage.reports.service_status import TickRecorder
 from mirage.reports.slurmctld_load import LoadSensor
+from mirage.service.nightly_learning import NightlyLearning
 from mirage.service.retention import Retention, prune_expired
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.twin.cache import BUDGET_S
@@ -93,6 +94,7 @@ class Worker:
         load_sensor: LoadSensor | None = None,
         forgeries: Callable[[], list[str]] = list,
         retention: Retention | None = None,
+        learning: NightlyLearning | None = None,
         chains_a_day: int = Quotas().registrations_per_day,
     ) -> None:
         """`settings`: who decides, and the configured limits. `owner_uid`: the user of a private
@@ -100,7 +102,8 @@ class Worker:
         that are not submitted yet. `notices`: records notices about chains. `usage`: returns the
         cost of this process's Slurm calls. `load_sensor`: records slurmctld's own count of calls.
         `forgeries`: returns new sentences about forged answers. `retention`: how long rows are
-        kept. `chains_a_day`: the most new chains of one user in 24 hours."""
+        kept. `learning`: starts `mirage learn` by night; None: something else does, or nothing.
+        `chains_a_day`: the most new chains of one user in 24 hours."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._settings = settings
         self._intervals = intervals or Intervals()
@@ -112,6 +115,7 @@ class Worker:
         self._forgeries = forgeries
         self._seldom = ThrottledLog()
         self._retention = retention or Retention()
+        self._learning = learning
         self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._tick_recorder = TickRecorder(self._holder, usage)
@@ -291,14 +295,20 @@ class Worker:
         )
         self._history.read_new_records(queue.taken_at)
         self._periodic_recorder.record_tick(queue)
-        self._prune_old_rows(queue.taken_at)
-        wait_statistics.refresh_sums(self._store, self._cluster_id)
-        if self._load_sensor is not None:
-            self._load_sensor.poll_if_due(self._store, self._cluster_id, queue.taken_at)
+        self._do_chores(queue.taken_at)
         if self._shape_forecaster is not None:
             self._shape_forecaster.run_tick(
                 self._store, self._cluster_id, snapshot, self._settings.observer
             )
+
+    def _do_chores(self, now: int) -> None:
+        """Do what is due now and then, and decides nothing."""
+        self._prune_old_rows(now)
+        wait_statistics.refresh_sums(self._store, self._cluster_id)
+        if self._load_sensor is not None:
+            self._load_sensor.poll_if_due(self._store, self._cluster_id, now)
+        if self._learning is not None:
+            self._learning.run_tick(now)
 
     def _retreat_unseen(self) -> None:
         """Put back the standbys that Mirage pinned or planned where its mode is no longer act.

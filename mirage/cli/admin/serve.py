@@ -1,6 +1,7 @@
 """`mirage serve`: runs the API and the worker in one process."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,17 +36,17 @@ def start_service(
     from mirage.service.service_run import run_service
 
     if user:
-        _start_own_service(settings_file.load_user_settings(config))
+        _start_own_service(settings_file.load_user_settings(config), config)
         return
     settings = settings_file.load_settings(config)
     logs.setup_logging(settings.log_format)
     wiring.check_slurm_commands(settings)
     _warn_of_settings(settings)
     database_setup.check_path_security(settings)
-    run_service(wiring.build_service(settings))
+    run_service(wiring.build_service(settings), learn_options=_repeat_config(config))
 
 
-def _start_own_service(settings: "Settings") -> None:
+def _start_own_service(settings: "Settings", config: Path | None) -> None:
     from mirage import logs
     from mirage.service import database_setup, own_site, wiring
     from mirage.service.service_run import run_service
@@ -58,7 +59,12 @@ def _start_own_service(settings: "Settings") -> None:
     _warn_of_settings(settings)
     database_setup.upgrade_database(settings)
     own_site.name_cluster(settings)
-    run_service(wiring.build_service(settings), owner_uid=os.geteuid())
+    options = ["--user", *_repeat_config(config)]
+    run_service(wiring.build_service(settings), owner_uid=os.geteuid(), learn_options=options)
+
+
+def _repeat_config(config: Path | None) -> list[str]:
+    return [] if config is None else ["--config", str(config)]
 
 
 def _warn_of_settings(settings: "Settings") -> None:

@@ -138,7 +138,10 @@ def check_readiness(settings: Settings) -> tuple[Severity, str]:
     if isinstance(ready, str) or ready.status_code != _OK:
         detail = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
         return Severity.WARNING, f"the service answers at {url}, but is not ready: {detail}"
-    return Severity.GOOD, f"the service answers at {url}, and has read the queue lately"
+    sentence = f"the service answers at {url}, and has read the queue lately"
+    if shortcoming := ready.json().get("detail"):
+        return Severity.WARNING, f"{sentence}; {shortcoming}"
+    return Severity.GOOD, sentence
 
 
 def _check_socket(settings: Settings) -> list[Finding]:

@@ -10,7 +10,10 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from mirage.database.schema import read_model_tables  # noqa: F401 - metadata has its tables too
+from mirage.database.schema import (  # noqa: F401 - metadata has their tables too
+    learning_tables,
+    read_model_tables,
+)
 from mirage.database.schema.engine import (
     build_newer_schema_error,
     build_unavailable_error,

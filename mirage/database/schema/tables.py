@@ -15,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0250"
+SCHEMA = "0260"
 """The revision that this program needs: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"

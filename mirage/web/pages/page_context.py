@@ -105,7 +105,8 @@ class PageContext:
         taken_at, stale = self._freshness
         if taken_at is None:
             return self.render_page(template, title=title, **make())
-        version = (changes.read_newest_seq(self.tx, self.cluster_id), taken_at, stale, until)
+        newest = changes.read_newest_seq(self.tx, self.cluster_id)
+        version = (newest, taken_at, stale, until, self.context.shortcoming)
         key = (self.reader, self.request.url.path, self.request.url.query)
         html = self.context.response_cache.get_or_make(
             key, version, lambda: self._render_html(template, title, make())
@@ -190,6 +191,7 @@ def _render_layout(request: Request, template: str, title: str, values: dict[str
         cluster=context.cluster_name,
         poll_s=context.queue_interval_s,
         stale_after_s=context.stale_after_s,
+        shortcoming=context.shortcoming,
         **{
             "reader": Principal(),
             "live": False,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Caller
+from mirage.provision.cluster_observer import COMPILING
 from mirage.provision.control.limit_overrides import LimitDescription
 from mirage.provision.control.limits import Limits
 from mirage.slurm.commands.sacctmgr import Roster
@@ -90,6 +91,8 @@ class ApiContext:
     """The folder of models/NAME/VERSION; None: there is none."""
     tables_dir: Path | None = None
     """The folder of the episode tables that models are compared on; None: there is none."""
+    is_compiled: Callable[[], bool] = lambda: True
+    """Returns whether the simulator is compiled. Until then neither twin nor models decide."""
     kill_file: Path | None = None
     """The worker's kill file: while it exists, Mirage changes nothing in Slurm."""
     quotas: Quotas = field(default_factory=Quotas)
@@ -108,6 +111,13 @@ class ApiContext:
             roster=self.roster,
             hidden=self.hidden,
         )
+
+    @property
+    def shortcoming(self) -> str:
+        """Return a sentence about what the service cannot do yet; empty if it can do everything."""
+        if self.is_compiled():
+            return ""
+        return f"{COMPILING}: until then rules decide, without the twin and without models"
 
     @property
     def stale_after_s(self) -> int:

@@ -30,9 +30,18 @@ def downgrade() -> None:
 '''
 
 
-def build(source: Path, out: Path, *, epoch: int) -> Path:
-    """`epoch`: of the commit; a later one is a newer package."""
-    words = ["--source", str(source), "--out", str(out), "--work", str(out.parent / "work")]
+def build(source: Path, out: Path, *names: str, epoch: int) -> list[Path]:
+    """The packages of those names. `epoch`: of the commit; a later one is a newer package."""
+    chosen = [f"--package={name}" for name in names]
+    words = [
+        *chosen,
+        "--source",
+        str(source),
+        "--out",
+        str(out),
+        "--work",
+        str(out.parent / "work"),
+    ]
     done = subprocess.run(
         [sys.executable, str(BUILD), *words, "--level", "1"],
         env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
@@ -41,7 +50,7 @@ def build(source: Path, out: Path, *, epoch: int) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return Path(done.stdout.strip())
+    return [Path(line) for line in done.stdout.splitlines()]
 
 
 def git(*words: str) -> str:

@@ -27,6 +27,7 @@ pytestmark = [
 STATE = "/var/lib/mirage"
 SOCKET = "/run/mirage/api.sock"
 PYTHON = "/usr/lib/mirage/bin/python3"
+BOTH = ("mirage", "mirage-learn")
 DPKG = ("dpkg", "--force-unsafe-io")
 _WRITTEN_BY_DPKG = (
     *("/var/lib/dpkg", "/var/log", "/var/cache", "/etc/passwd-", "/etc/group-"),
@@ -47,7 +48,9 @@ class Debs:
     """The checkout as it was when `present` was made."""
     parent: Path
     present: Path
+    present_learn: Path
     later: Path
+    later_learn: Path
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +58,14 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Debs:
     if os.geteuid() != 0 or shutil.which("dpkg-deb") is None:
         needed.absent("packages are tried as root on Debian")
     folder = tmp_path_factory.mktemp("debs")
-    now = packages.committed_at("HEAD")
-    source = packages.present(folder / "present")
-    made = Debs(
-        source=source,
-        parent=packages.build(packages.parent(folder / "parent"), folder / "out", epoch=now - 1),
-        present=packages.build(source, folder / "out", epoch=now),
-        later=packages.build(packages.later(folder / "later"), folder / "out", epoch=now + 1),
-    )
+    now, out = packages.committed_at("HEAD"), folder / "out"
+    source, before = packages.present(folder / "present"), packages.parent(folder / "parent")
+    # An upgrade from a release without mirage-learn; the parent may have none to build.
+    (parent,) = packages.build(before, out, "mirage", epoch=now - 1)
+    present = packages.build(source, out, *BOTH, epoch=now)
+    later = packages.build(packages.later(folder / "later"), out, *BOTH, epoch=now + 1)
     shutil.rmtree(folder / "work")
-    return made
+    return Debs(source, parent, *present, *later)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +76,30 @@ def root(debs: Debs) -> Iterator[CleanRoot]:
         yield made
 
 
-def install(root: CleanRoot, deb: Path) -> str:
-    """What dpkg and the package's own scripts say."""
-    answer = root.run(*DPKG, "--install", f"/srv/{deb.name}")
+TRAIN = """
+import numpy as np, onnxruntime, sys
+from onnxmltools import convert_xgboost
+from onnxmltools.convert.common.data_types import FloatTensorType as Input
+from skl2onnx import to_onnx
+from sklearn.ensemble import RandomForestRegressor
+from xgboost import XGBRegressor
+
+x = np.arange(400, dtype=np.float32).reshape(100, 4)
+forest = RandomForestRegressor(3, random_state=0).fit(x, x[:, 0])
+boosted = XGBRegressor(n_estimators=3).fit(x, x[:, 0])
+graphs = to_onnx(forest, x[:1]), convert_xgboost(boosted, initial_types=[("x", Input([None, 4]))])
+for graph in graphs:
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    (answer,) = session.run(None, {session.get_inputs()[0].name: x})
+    assert answer.shape == (100, 1)
+print(sys.modules["sklearn"].__file__)
+"""
+"""Both kinds of trees, as mirage learn trains and writes them."""
+
+
+def install(root: CleanRoot, *debs: Path) -> str:
+    """What dpkg and the packages' own scripts say."""
+    answer = root.run(*DPKG, "--install", *(f"/srv/{deb.name}" for deb in debs))
     told = answer.stdout + answer.stderr
     assert answer.returncode == 0, told
     return told
@@ -132,6 +154,20 @@ def modes(root: CleanRoot) -> dict[str, str]:
     return told
 
 
+def enabled(root: CleanRoot) -> str:
+    return root.run("systemctl", "is-enabled", "mirage-learn.timer").stdout
+
+
+def remove_learning(root: CleanRoot) -> None:
+    """mirage-learn alone goes, and mirage not without it."""
+    refused = root.run(*DPKG, "--remove", "mirage")
+    assert "mirage-learn depends on mirage (= " in refused.stderr
+    root.done("systemctl", "enable", "mirage-learn.timer")
+    root.done(*DPKG, "--remove", "mirage-learn")
+    assert root.run(PYTHON, "-I", "-c", "import sklearn").returncode == 1
+    assert root.done("/usr/bin/mirage", "--version")
+
+
 def test_a_package_comes_serves_is_upgraded_and_goes_without_a_trace(
     root: CleanRoot, debs: Debs
 ) -> None:
@@ -147,8 +183,12 @@ def test_a_package_comes_serves_is_upgraded_and_goes_without_a_trace(
     root.done("sh", "-c", f"printf '{edited}' >> /etc/mirage/mirage.toml")
 
     # The parent's database, brought to a program of one more migration, and copied before.
-    told = install(root, debs.later)
+    assert root.run(PYTHON, "-I", "-c", "import sklearn").returncode == 1
+    told = install(root, debs.later, debs.later_learn)
     assert "the database has this program's schema" in told
+    trees = root.done(PYTHON, "-I", "-c", TRAIN, user="mirage")
+    assert trees.splitlines()[-1] == "/usr/lib/mirage/learn/sklearn/__init__.py"
+    assert enabled(root) == "enabled\n"
     assert schema(root) == NEXT_SCHEMA
     assert modes(root) == {"*": "shadow", "gpu": "observe"}
     assert root.done("tail", "-n", "1", "/etc/mirage/mirage.toml") == edited
@@ -157,9 +197,12 @@ def test_a_package_comes_serves_is_upgraded_and_goes_without_a_trace(
     assert root.done("stat", "-c", "%U %a", copy) == "mirage 600\n"
 
     # Downgraded: dpkg does it, and the service says in one sentence why it does not start.
-    told = install(root, debs.present)
+    root.done("systemctl", "disable", "mirage-learn.timer")
+    told = install(root, debs.present, debs.present_learn)
     assert "the database is left as it is" in told
     assert schema(root) == NEXT_SCHEMA
+    # What the admin turned off stays off.
+    assert enabled(root) == "disabled\n"
     with served(root) as process:
         said, _ = process.communicate(timeout=_PATIENCE_S)
     assert process.returncode == 4
@@ -168,7 +211,8 @@ def test_a_package_comes_serves_is_upgraded_and_goes_without_a_trace(
         "the newest this program knows: use the Mirage that upgraded it, or a later one\n"
     )
 
-    root.done(*DPKG, "--purge", "mirage")
+    remove_learning(root)
+    root.done(*DPKG, "--purge", *BOTH)
     assert root.run("getent", "passwd", "mirage").returncode == 2
     assert root.run("getent", "group", "mirage").returncode == 2
     left = {path for path in root.new() if not path.startswith(_WRITTEN_BY_DPKG)}
@@ -193,6 +237,8 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
     assert set(faults) <= {"Slurm", "munge"}, faults
     assert found["database"][0] == "good"
     assert found["socket"][0] == "good"
+    assert found["learning"][0] == "warning"
+    assert "apt install ./mirage-learn_" in found["learning"][1]
     # What users touch is there, as their Python and shell find it.
     assert "mirage-chain" in root.done("cat", "/usr/lib/mirage/slurm_plugin/README.md")
     assert root.done("readlink", "-f", f"{PYTHON}") == "/usr/bin/python3.11\n"
@@ -227,7 +273,9 @@ def test_root_means_the_services_database(root: CleanRoot, debs: Debs) -> None:
 
 
 def test_one_commit_makes_one_package_byte_for_byte(debs: Debs, tmp_path: Path) -> None:
-    again = packages.build(debs.source, tmp_path / "out", epoch=packages.committed_at("HEAD"))
-    assert again.name == debs.present.name
-    same = subprocess.run(["cmp", again, debs.present], capture_output=True, check=False)
-    assert same.returncode == 0, same.stdout
+    epoch = packages.committed_at("HEAD")
+    again = packages.build(debs.source, tmp_path / "out", *BOTH, epoch=epoch)
+    for one, before in zip(again, (debs.present, debs.present_learn), strict=True):
+        assert one.name == before.name
+        same = subprocess.run(["cmp", one, before], capture_output=True, check=False)
+        assert same.returncode == 0, same.stdout

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.doctor import host_checks
+from mirage.cli.doctor import host_checks, learning_checks
 from mirage.cli.doctor.finding import Severity
 from mirage.config.paths import get_data_dir
+from mirage.config.settings import Settings
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 from tests.support.training.committed import save
 
@@ -161,6 +162,20 @@ def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
         (found,) = host_checks.check_account(tmp_path)
         assert found.verdict is WARNING
         assert f"{tmp_path} is nobody's" in found.told
+
+
+def test_what_looks_each_night_for_something_to_learn_is_said() -> None:
+    """Here the extra `trees` is installed."""
+    assert learning_checks.list_missing(learning_checks.TREE_MODULES) == []
+
+    def check(schedule: str, *, user: bool) -> tuple[Severity, str]:
+        settings = Settings.model_validate({"learn": {"schedule": schedule}})
+        return learning_checks.check_learning(settings, user=user)
+
+    verdict, told = check("service", user=True)
+    assert (verdict, "the service looks each night" in told) == (GOOD, True)
+    verdict, told = check("timer", user=True)
+    assert (verdict, 'set learn.schedule = "service"' in told) == (WARNING, True)
 
 
 def test_a_model_whose_file_was_changed_is_a_fault(tmp_path: Path) -> None:

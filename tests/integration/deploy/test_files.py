@@ -104,7 +104,11 @@ def test_the_role_names_what_is_there() -> None:
     assert len(named) >= 2
     assert [name for name in named if not (ROLE / name).exists()] == []
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    used = set(re.findall(r"\bmirage_\w+", tasks)) - {"mirage_command", "mirage_upgraded"}
+    used = set(re.findall(r"\bmirage_\w+", tasks)) - {
+        "mirage_command",
+        "mirage_upgraded",
+        "mirage_installed",
+    }
     used -= {"mirage_sudo"}  # an earlier release's, which the role refuses
     assert used <= set(defaults)
 
@@ -127,6 +131,7 @@ def test_an_upgrade_starts_again_what_ran(
         "systemctl": f'[ "$1" != is-active ] || case " {" ".join(active)} " in\n'
         '*" $3 "*) ;;\n*) exit 3 ;;\nesac',
         "deb-systemd-invoke": f'[ "$1" = stop ] || {{ shift; echo "$@" >>{tmp_path}/started; }}',
+        "systemd-run": f'echo "$@" >>{tmp_path}/compiled',
         **dict.fromkeys(("getent", "install", "mirage-as-service"), ":"),
     }
     for name, words in commands.items():
@@ -145,6 +150,43 @@ def test_an_upgrade_starts_again_what_ran(
             check=True,
             timeout=PATIENCE_S,
         )
+    (compiled,) = (tmp_path / "compiled").read_text().splitlines()
+    assert compiled.endswith(" -m mirage.service.kernel_warmup")
     told = tmp_path / "started"
     assert (told.read_text().splitlines() if told.exists() else []) == started
     assert not (tmp_path / "run" / "mirage-was-active").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "active", "words"),
+    [
+        ("", False, ["enable", "start"]),
+        ("0.1.0", True, ["start"]),
+        ("0.1.0", False, []),
+    ],
+)
+def test_the_nightly_look_begins_with_the_package_and_is_then_the_admins(
+    tmp_path: Path, version: str, active: bool, words: list[str]
+) -> None:
+    (tmp_path / "run" / "systemd" / "system").mkdir(parents=True)
+    commands = {
+        "systemctl": f'[ "$1" != is-active ] || exit {0 if active else 3}\n'
+        f'[ "$1" != enable ] || echo enable >>{tmp_path}/words',
+        "deb-systemd-invoke": f'[ "$1" = stop ] || echo "$1" >>{tmp_path}/words',
+    }
+    for name, text in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    steps = [("prerm", "upgrade")] if version else []
+    for script, word in (*steps, ("postinst", "configure")):
+        text = (DEPLOY / "deb" / "learn" / script).read_text()
+        text = text.replace(" /run/", f" {tmp_path}/run/").replace(">/run/", f">{tmp_path}/run/")
+        subprocess.run(
+            ["sh", "-c", text, script, word, version],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            check=True,
+            timeout=PATIENCE_S,
+        )
+    told = tmp_path / "words"
+    assert (told.read_text().split() if told.exists() else []) == words
+    assert not (tmp_path / "run" / "mirage-learn-was-active").exists()

@@ -91,6 +91,21 @@ def test_auto_observes_nothing_where_the_position_settles_it(
     assert asked.reason.startswith("twin decides: ")
 
 
+def test_a_decision_says_that_the_twin_and_models_are_not_compiled_yet(
+    sqlite_store: Store, models: Path
+) -> None:
+    registry.promote_version(models / "made" / "1")
+    scene = serving(sqlite_store, models, "auto")
+    assert scene.settings.observer is not None
+    observer = replace(scene.settings.observer, is_compiled=lambda: False)
+    limits = Limits(allow_pin=False)
+    scene.settings = replace(scene.settings, observer=observer, limits=limits)
+    scene.worker = scene.new_worker()
+    row = decided(scene)
+    assert row.reason.startswith("quantile decides, since models/made/1 cannot be asked (")
+    assert "the simulator is being compiled, once after an installation" in row.reason
+
+
 def rewritten(folder: Path, **card: object) -> None:
     told = json.loads((folder / CARD).read_text())
     (folder / CARD).write_text(json.dumps(told | card))

@@ -18,6 +18,7 @@ SERVING = [*PROJECT["project"]["dependencies"], *EXTRAS["postgres"], *EXTRAS["jw
 BUILDING = PROJECT["dependency-groups"]["build"]
 WANTED = {
     "serve": [*SERVING, *BUILDING],
+    "learn": [*SERVING, *BUILDING, *EXTRAS["trees"]],
     "test": [*SERVING, *BUILDING, *EXTRAS["test"]],
     "dev": [*SERVING, *BUILDING, *(text for texts in EXTRAS.values() for text in texts)],
 }
@@ -51,7 +52,7 @@ def test_each_release_has_hashes_and_nothing_has_an_address(name: str) -> None:
     assert len(releases) == len(pins(name))
 
 
-@pytest.mark.parametrize("name", ["serve", "test"])
+@pytest.mark.parametrize("name", ["serve", "learn", "test"])
 def test_the_smaller_sets_are_parts_of_the_largest(name: str) -> None:
     assert pins(name).items() <= pins("dev").items()
 

@@ -45,8 +45,13 @@ def get_health() -> chain_schemas.Health:
     return chain_schemas.Health()
 
 
-@probes.get("/readyz", operation_id="getReadiness", responses=describe_errors(500, 503))
-def get_readiness(context: Context) -> chain_schemas.Health:
+@probes.get(
+    "/readyz",
+    operation_id="getReadiness",
+    response_model_exclude_none=True,
+    responses=describe_errors(500, 503),
+)
+def get_readiness(context: Context) -> chain_schemas.Readiness:
     """Check that the database has this program's schema and that Slurm was read recently."""
     context.store.check_schema()
     with context.store.read() as tx:
@@ -62,7 +67,7 @@ def get_readiness(context: Context) -> chain_schemas.Health:
             f"Mirage last read the cluster's state at {freshness.as_of.isoformat()}, "
             f"more than {context.stale_after_s} s ago: run `mirage doctor`",
         )
-    return chain_schemas.Health()
+    return chain_schemas.Readiness(detail=context.shortcoming or None)
 
 
 @probes.get(

@@ -421,3 +421,12 @@ class JobPage(Page):
 
 class Health(WireModel):
     status: Literal["ok"] = "ok"
+
+
+class Readiness(Health):
+    detail: str | None = Field(
+        None,
+        description="What the service cannot do yet, although it is ready; left out if it can do "
+        "everything.",
+        examples=["the simulator is being compiled: until then rules decide"],
+    )

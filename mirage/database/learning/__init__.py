@@ -1,0 +1,1 @@
+"""Stores the runs of learning, and the models that stood for promotion."""
