@@ -199,7 +199,11 @@ def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> No
     """
     record = {"model": format_model_name(folder)} | dict(record or {})
     before = find_promoted_version(folder.parent)
-    notes = {PROMOTED_AT: record.get("at"), DEMOTED_AT: None, WHY: record.get(WHY, "")}
+    notes: dict[str, Any] = {
+        PROMOTED_AT: record.get("at"),
+        DEMOTED_AT: None,
+        WHY: record.get(WHY, ""),
+    }
     if before != folder.name:
         notes[PREVIOUS] = before
         _note_demotion(folder.parent, before, record, f"{format_model_name(folder)} replaced it")
