@@ -105,6 +105,13 @@ def test_auto_has_the_promoted_version_as_its_candidate_without_a_restart(models
     assert first() == MODEL
 
 
+def test_auto_asks_the_sites_own_model_before_others_of_this_cluster(models: Path) -> None:
+    for name in ("another", "site-lab", "zoo"):
+        registry.promote_version(save(models / name / "1", seen=ANY, trained_on=[]))
+    names = [c.name for c in registry.build_auto(models).candidates]
+    assert names[:3] == ["models/site-lab/1", "models/another/1", "models/zoo/1"]
+
+
 def test_auto_observes_nothing_where_the_position_settles_it(
     sqlite_store: Store, models: Path
 ) -> None:
