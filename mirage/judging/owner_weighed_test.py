@@ -116,7 +116,7 @@ def weigh_by_owner(start_point: Ints, owner: Ints) -> Floats:
     return weights
 
 
-def _compute_spread(sums: Floats, total: float, blocks: float) -> float:
+def _compute_spread(sums: NDArray[Any], total: float, blocks: float) -> float:
     """Return half the width of the interval, in hours; infinite with a single block."""
     if blocks <= 1.0 + 1e-9:
         return float("inf")
