@@ -1,74 +1,69 @@
-"""Checks whether this installation learns from its own history by itself, and what that takes."""
+"""Checks whether the site learns: what looks each night, the last run, and a model that waits."""
 
-import subprocess
-import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
+import time
+from contextlib import closing
 
+from mirage.cli.doctor import learning_setup
 from mirage.cli.doctor.finding import Severity
-from mirage.cli.doctor.host_checks import SYSTEMD
 from mirage.config.settings import Settings
+from mirage.database.jobs import queue_sums
+from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.challenges import ChallengeState
+from mirage.database.learning.learning_runs import RunState
+from mirage.database.operations import clusters
+from mirage.domain.time_units import DAY_S
+from mirage.reports.learning_status import explain_run
+from mirage.service import database_setup
+from mirage.web.formatting import format_day
 
-TREE_MODULES = ("onnx", "onnxmltools", "skl2onnx", "sklearn", "xgboost")
-"""What the extra `trees` brings."""
-
-_TIMER = "mirage-learn.timer"
-_DEB_PREFIX = "/usr/lib/mirage"
-_OFF = 'If Mirage need not learn here: learn.schedule = "off"'
+_TIMER = "timer"
+_LATE_S = 2 * DAY_S
+"""Runs are looks of each night: two nights without one are too many."""
 
 
 def check_learning(settings: Settings, *, user: bool) -> tuple[Severity, str]:
-    """Check what looks each night whether there is something to learn; `user`: a user's own
-    service, which no timer of the system serves."""
-    schedule = settings.learn.schedule
-    if schedule == "off":
-        return Severity.GOOD, "learn.schedule is off: Mirage learns nothing by itself"
-    if missing := list_missing(TREE_MODULES):
-        return Severity.WARNING, describe_missing(missing, sys.prefix)
-    if schedule == "service":
-        return Severity.GOOD, "the service looks each night whether there is something to learn"
-    if user or not SYSTEMD.is_dir():
+    """Check what looks each night (`learning_setup`), else what came of it.
+
+    `user`: a user's own service, which no timer of the system serves.
+    """
+    verdict, sentence = learning_setup.check_setup(settings, user=user)
+    if verdict is not Severity.GOOD or settings.learn.schedule == "off":
+        return verdict, sentence
+    return check_runs(settings)
+
+
+def check_runs(settings: Settings) -> tuple[Severity, str]:
+    """Check whether the last run of learning went well, and whether a model waits for an admin."""
+    now = int(time.time())
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
+        ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
+        cluster_id = ids.get(settings.cluster.name, 0)
+        watched_since = queue_sums.find_first_taken_at(tx, cluster_id)
+        runs = learning_runs.read_runs(tx, cluster_id, most=1)
+        challenge = challenges.find_standing_challenge(tx, cluster_id)
+    if not runs:
+        return _judge_absence("no run of learning yet", watched_since, settings, now)
+    last = runs[0]
+    sentence = f"the last run began {format_day(last.begun_at, now)} UTC: {explain_run(last)}"
+    if last.state is RunState.FAILED:
+        return Severity.WARNING, sentence
+    if challenge is not None and challenge.state is ChallengeState.PROPOSED:
         return Severity.WARNING, (
-            f"no timer of systemd looks here whether there is something to learn: set "
-            f'learn.schedule = "service". {_OFF}'
+            f"{challenge.model} waits for an admin since {format_day(challenge.judged_at or now)} "
+            "UTC: promote or decline it on the page Admin"
         )
-    return judge_timer(_ask_systemd())
+    return _judge_absence(sentence, last.begun_at, settings, now)
 
 
-def list_missing(modules: Sequence[str]) -> list[str]:
-    return [name for name in modules if find_spec(name) is None]
-
-
-def describe_missing(missing: Sequence[str], prefix: str) -> str:
-    """Say what brings the modules into the Python environment at `prefix`."""
+def _judge_absence(
+    sentence: str, since: int | None, settings: Settings, now: int
+) -> tuple[Severity, str]:
+    """Warn if no run began for two nights, although the service has watched that long."""
+    if since is None or now - since < _LATE_S:
+        return Severity.GOOD, sentence
     remedy = (
-        "run `apt install ./mirage-learn_VERSION_amd64.deb`, which `make deb` builds beside this "
-        "package"
-        if prefix == _DEB_PREFIX
-        else f"run `{prefix}/bin/pip install 'mirage-provisioner[trees]'`"
+        "run `systemctl enable --now mirage-learn.timer`, or set learn.schedule"
+        if settings.learn.schedule == _TIMER
+        else "the service starts one each night: see its log"
     )
-    return (
-        f"Mirage learns nothing from this cluster's history: the environment has no "
-        f"{', '.join(missing)}. For trees, {remedy}. {_OFF}"
-    )
-
-
-def judge_timer(state: str) -> tuple[Severity, str]:
-    """Judge by the ActiveState of mirage-learn.timer."""
-    if state == "active":
-        return Severity.GOOD, "a timer looks each night whether there is something to learn"
-    return Severity.WARNING, (
-        f"{_TIMER} is {state or 'unknown'}, so Mirage learns nothing by itself: run "
-        f"`systemctl enable --now {_TIMER}`. {_OFF}"
-    )
-
-
-def _ask_systemd() -> str:
-    command = ["systemctl", "show", "--property=ActiveState", "--value", _TIMER]
-    try:
-        done = subprocess.run(  # noqa: S603 - a fixed argument vector
-            command, capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
+    return Severity.WARNING, f"{sentence}; none since for two nights: {remedy}"

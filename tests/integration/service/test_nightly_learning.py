@@ -16,7 +16,7 @@ from mirage.service.nightly_learning import NightlyLearning, compute_next_start
 from mirage.service.worker import Worker
 from tests.support.patient import wait_until
 from tests.support.provision.scene import Always
-from tests.support.provision.slurm_jobs import NOW, Written
+from tests.support.provision.slurm_jobs import NOW, WrittenCluster
 
 DAY = 86400
 Lines = list[MutableMapping[str, Any]]
@@ -176,7 +176,7 @@ def test_what_nobody_could_read_is_not_logged_and_stops_nothing(
 def test_of_two_workers_the_one_with_the_lease_starts_it(
     acting_store: Store, tmp_path: Path
 ) -> None:
-    cluster = Written()
+    cluster = WrittenCluster()
     nights = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

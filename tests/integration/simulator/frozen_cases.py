@@ -43,17 +43,17 @@ def play_site_by_number() -> Iterator[str]:
 
     The short PriorityMaxAge lets ages saturate, which reorders the queue between events.
     """
-    table = workloads.whole_nodes(200, 1.05, seed=1)
-    params = workloads.whole_node_params(priority_max_age_s=6 * 3600, default_queue_depth=3)
-    return _play_site(params, workloads.jobs(table))
+    table = workloads.generate_whole_nodes(200, 1.05, seed=1)
+    params = workloads.build_whole_node_params(priority_max_age_s=6 * 3600, default_queue_depth=3)
+    return _play_site(params, workloads.build_jobs(table))
 
 
 def play_site_by_name(version: str) -> Iterator[str]:
     """Play a large site that is planned by name."""
-    table = workloads.named_nodes(200, 1.05, seed=1)
-    params = workloads.named_node_params(version, default_queue_depth=3)
+    table = workloads.generate_named_nodes(200, 1.05, seed=1)
+    params = workloads.build_named_node_params(version, default_queue_depth=3)
     names = np.array([one.name for one in params.partitions])[table.partition].tolist()
-    jobs = zip(workloads.jobs(table), names, strict=True)
+    jobs = zip(workloads.build_jobs(table), names, strict=True)
     return _play_site(params, [replace(job, partition=name) for job, name in jobs])
 
 
