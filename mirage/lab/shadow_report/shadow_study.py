@@ -1,17 +1,11 @@
 """The shadow report from a log: its pairs chosen, a table made of each, policies judged on them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from mirage.domain.arrays import Flags
-from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.errors import InputError
 from mirage.history.workloads import replay
-from mirage.history.workloads.asked_resources import get_partition
-from mirage.history.workloads.replay import Replay
 from mirage.judging.policy_runner import OWN_PLAN
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.episodes.generation.resumable_build import BuiltTable, TablePlan
@@ -29,13 +23,11 @@ from mirage.lab.shadow_report.handover_pairs import (
     choose_pairs,
     compute_window,
 )
-from mirage.lab.shadow_report.job_history import JobLog
-from mirage.lab.simulation.fidelity import Window, mask_judged_jobs
-from mirage.lab.simulation.simulation import build_simulator, run_to_log_end
+from mirage.lab.simulation.log_waits import compare_waits
+from mirage.lab.site_history import JobLog
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import build_plan
 from mirage.policies.registry import AUTO
-from mirage.reports.recommendation import LogWaits
 from mirage.simulator.types import Params
 
 JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, SWITCH, "fixed-lead", "slurm-estimate", AUTO)
@@ -139,44 +131,14 @@ def _evaluate_tables(study: ShadowStudy, made: Tables, output: StudyOutput) -> D
     )
     judged = run_evaluation(request, output)
     pairs = [pair for pair, _, _ in made]
-    waits = _compare_waits(study.taken, study.params, pairs)
+    waits = compare_waits(study.taken, study.params, _find_first_days(pairs))
     return build_document(pairs, judged, study.overlap_price, waits)
 
 
-def _compare_waits(
-    taken: Replay, params: Params, pairs: Iterable[HandoverPair]
-) -> Mapping[str, LogWaits]:
-    """Replay the log, and compare the mean waits of each of the pairs' partitions.
-
-    The report's figures come from the replay. Where that waits for other spans than the site's jobs
-    did, they say nothing of the site. A partition is left out if none of its jobs can be compared.
-    """
+def _find_first_days(pairs: Iterable[HandoverPair]) -> dict[str, int]:
+    """Return the first start point of each partition's pairs."""
     since: dict[str, int] = {}
     for pair in pairs:
         named, begin = pair.settings.partition, pair.settings.since
         since[named] = min(begin, since.get(named, begin))
-    submit, sim = taken.workload.submit, build_simulator(taken, params)
-    run_to_log_end(taken, sim)
-    partitions = np.array([get_partition(job, params).name for job in taken.workload.jobs])
-    found = {}
-    for name, begin in since.items():
-        window = Window(begin=begin, end=int(submit.max()) + 1)
-        rows = mask_judged_jobs(submit, sim.start, taken.logged, window)
-        rows &= (partitions == name) & _mask_prompt_jobs(taken)
-        if rows.any():
-            logged_s, replayed_s = (
-                np.maximum(start[rows] - submit[rows], 0)
-                for start in (taken.logged.start, sim.start)
-            )
-            found[name] = LogWaits(
-                partition=name,
-                jobs=int(rows.sum()),
-                logged_h=float(logged_s.mean() / HOUR_S),
-                replayed_h=float(replayed_s.mean() / HOUR_S),
-            )
-    return found
-
-
-def _mask_prompt_jobs(taken: Replay) -> Flags:
-    """The jobs that no dependency, hold or begin time kept waiting, as far as the log tells."""
-    return taken.logged.eligible - taken.workload.submit <= MINUTE_S
+    return since
