@@ -148,17 +148,16 @@ class JudgedPolicies:
 
 def judge_candidates(
     candidates: Sequence[str],
-    site_name: str,
     shipped: Path,
     models: Path,
     tables: Mapping[Path, EpisodeTable],
     output: StudyOutput,
 ) -> JudgedPolicies:
-    """Judge candidates on tables of days that they have not seen, by the judge of `mirage evaluate`.
+    """Judge candidates on tables of days that they have not seen, as `mirage evaluate` judges.
 
-    They are judged beside JUDGED, the models in use in the folder `shipped` that fit the chains,
-    and the champion, which is the model in use named `site_name`. `models` is the folder of the
-    candidates; the models in use are linked into it.
+    They are judged beside JUDGED, and beside the models in use in the folder `shipped` that fit the
+    chains; the champion is one of them. `models` is the folder of the candidates; the models in use
+    are linked into it.
     """
     in_use = _link_models_in_use(shipped, models)
     fitting = [name for name in in_use if _fits_chains(name, models, tables, output)]

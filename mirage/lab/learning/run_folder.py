@@ -79,7 +79,7 @@ class RunFolder:
         """Return when and as which version the run under way began; a new run if there is none, or
         if it began too long ago."""
         begun = read_json(self.run / _BEGUN)
-        if begun is not None and now - OLDEST_RUN_S <= begun["at"] <= now:
+        if begun is not None and self.find_open_run(now) is not None:
             return begun
         self.delete_run()
         begun = {"at": now, "version": time.strftime("%Y%m%d", time.gmtime(now))}
@@ -90,10 +90,11 @@ class RunFolder:
         write_json(self.run / _BEGUN, begun)
         return begun
 
-    def has_open_run(self, now: int) -> bool:
-        """Return whether an interrupted run can be gone on with."""
+    def find_open_run(self, now: int) -> int | None:
+        """Return when the interrupted run began that can go on; None: there is none."""
         begun = read_json(self.run / _BEGUN)
-        return begun is not None and now - OLDEST_RUN_S <= begun["at"] <= now
+        is_open = begun is not None and now - OLDEST_RUN_S <= begun["at"] <= now
+        return int(begun["at"]) if begun is not None and is_open else None
 
     def delete_run(self) -> None:
         """Delete the run under way. Links to models in it are removed, and not what they name."""

@@ -146,7 +146,7 @@ def remove_old_tables(folder: Path, units: Iterable[TableUnit]) -> None:
             continue
         for file in made.iterdir():
             if file.name.lstrip(".").split(".")[0] not in kept:
-                _remove(file)
+                remove_path(file)
 
 
 class _UnitMaker:
@@ -252,7 +252,8 @@ def _remove_stale_blocks(path: Path, plan: TablePlan) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
