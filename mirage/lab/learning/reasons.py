@@ -42,12 +42,16 @@ def find_reason(past: LearningPast, *, forced: bool, every_days: int, now: int) 
         return LearningReason(False, f"{past.challenger} decides in shadow since {since}")
     if past.trained_at is None:
         return LearningReason(True, "no model of this site has been trained yet")
-    days = (now - past.trained_at) // DAY_S
+    return _find_change(past, past.trained_at, every_days, now)
+
+
+def _find_change(past: LearningPast, trained_at: int, every_days: int, now: int) -> LearningReason:
+    days = (now - trained_at) // DAY_S
     if days >= every_days:
         return LearningReason(True, f"{days} days have passed since the last training")
     if past.lost_band is not None:
         return LearningReason(True, past.lost_band)
-    due = _format(past.trained_at + every_days * DAY_S)
+    due = _format(trained_at + every_days * DAY_S)
     return LearningReason(False, f"the last training was {days} days ago, the next is due on {due}")
 
 
