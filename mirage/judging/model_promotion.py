@@ -1,4 +1,7 @@
-"""Decides whether a model may replace another one, on days that neither was trained on.
+"""Decides whether a model may go in use, on days that it was not trained on.
+
+It has to beat the version in use, which was not trained on these days either. The first version of
+a name has to beat the better of the twin and `quantile`, which decide without it.
 
 The command and the API both call `judge_promotion`, and then carry the promotion out themselves.
 """
@@ -18,17 +21,19 @@ from mirage.judging.table.episode_table import EpisodeTable
 from mirage.observation import spec
 from mirage.policies import registry
 from mirage.policies.models.model_policy import ModelPolicy
+from mirage.policies.registry import FORECASTS, POLICIES, RULES, is_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The costs of the new version and of the one in use, on the same hand-overs.
+    """The costs of the new version and of what decides without it, on the same hand-overs.
 
     The costs are means per hand-over in hours, at the default overlap price.
     """
 
     new: str
     old: str
+    """The version in use, or the rule that decides without one."""
     cost_h: float
     cost_before_h: float
     difference: PairedDifference
@@ -40,6 +45,7 @@ class Comparison:
         """
         difference = self.difference
         return {
+            "compared_with": self.old,
             "cost_h": self.cost_h,
             "cost_before_h": self.cost_before_h,
             "difference_h": difference.mean_h,
@@ -68,8 +74,12 @@ class Comparison:
             reason = "the new version is not cheaper"
         else:
             reason = "that may be luck"
-        return f"{self}: {reason}; {self.old} stays in use: give tables of more days, or --force"
+        stays = f"{self.old} stays in use" if is_model(self.old) else f"{self.new} is not promoted"
+        return f"{self}: {reason}; {stays}: give tables of more days, or --force"
 
+
+_RULES = tuple(POLICIES[name] for name in (*FORECASTS, RULES[0]))
+"""The twin and `quantile`."""
 
 TwinTableFiller = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
 """Adds the twin's answers to tables if one of the policies wants them; raises InputError."""
@@ -85,7 +95,7 @@ class PromotionReview:
     before: str | None
     """The version in use until now; None if there was none."""
     comparison: Comparison | None
-    """None if no version was in use, or if the promotion is forced."""
+    """None if the promotion is forced, or if the version is in use already."""
     forced: bool
 
     @property
@@ -95,51 +105,63 @@ class PromotionReview:
     def build_evidence(self) -> dict[str, Any]:
         """Return the evidence for --json, the API and the record beside the model."""
         evidence = {"model": self.new, "before": self.before, "promoted": self.refusal is None}
-        return evidence if self.comparison is None else evidence | self.comparison.build_figures()
+        if self.comparison is None:
+            return evidence | {"why": "nothing was compared"}
+        return evidence | self.comparison.build_figures() | {"why": str(self.comparison)}
 
 
 def judge_promotion(
     model: str, under: Path, paths: Sequence[Path], *, force: bool, fill_twin: TwinTableFiller
 ) -> PromotionReview:
-    """Judge whether models/NAME/VERSION may replace the version in use. Changes nothing.
+    """Judge whether models/NAME/VERSION may go in use. Changes nothing.
 
     `under` is the folder of models; `paths` are the episode tables to compare on. With `force` the
-    version may replace the other, and nothing is compared. Raises InputError if there is no such
+    version may go in use, and nothing is compared. Raises InputError if there is no such
     model, if a model cannot be used, or if tables are missing or unsuitable.
     """
     new = registry.load_model(model, under)
     folder = registry.resolve_folder(model, under)
     before = registry.find_promoted_version(folder.parent)
     comparison = None
-    if before not in (None, folder.name) and not force:
-        old = registry.load_model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
-        comparison = compare_models(new, old, paths, fill_twin)
+    if before != folder.name and not force:
+        old = None if before is None else f"{registry.MODELS}/{folder.parent.name}/{before}"
+        rivals = _RULES if old is None else (registry.load_model(old, under),)
+        comparison = compare_policies(new, rivals, paths, fill_twin)
     return PromotionReview(
         folder=folder, new=new.name, before=before, comparison=comparison, forced=force
     )
 
 
-def compare_models(
-    new: ModelPolicy, old: ModelPolicy, paths: Sequence[Path], fill_twin: TwinTableFiller
+def compare_policies(
+    new: ModelPolicy, rivals: Sequence[Policy], paths: Sequence[Path], fill_twin: TwinTableFiller
 ) -> Comparison:
-    """Compare two models on the tables of `paths`.
+    """Compare a model with the cheapest of its rivals on the tables of `paths`.
 
     Raises InputError if there is no table, or if one cannot be used.
     """
     if not paths:
+        names = " or ".join(rival.name for rival in rivals)
         raise InputError(
-            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
+            f"{names} decides now: give episode tables of newer days to compare on, or --force"
         )
-    tables = [load_unseen_table(path, new, old) for path in paths]
-    fill_twin((new, old), paths, tables)
-    after, before = (_collect_handovers(model, tables) for model in (new, old))
+    models = [rival for rival in rivals if isinstance(rival, ModelPolicy)]
+    tables = [load_unseen_table(path, new, *models) for path in paths]
+    fill_twin((new, *rivals), paths, tables)
+    after = _collect_handovers(new, tables)
+    outcomes = {rival.name: _collect_handovers(rival, tables) for rival in rivals}
+    costs_h = {name: _compute_mean_cost_h(handovers) for name, handovers in outcomes.items()}
+    old = min(costs_h, key=lambda name: costs_h[name])
     return Comparison(
         new=new.name,
-        old=old.name,
-        cost_h=float(after.compute_cost_h(OVERLAP_PRICE).mean()),
-        cost_before_h=float(before.compute_cost_h(OVERLAP_PRICE).mean()),
-        difference=PairedDifference.from_outcomes(after, before, OVERLAP_PRICE),
+        old=old,
+        cost_h=_compute_mean_cost_h(after),
+        cost_before_h=costs_h[old],
+        difference=PairedDifference.from_outcomes(after, outcomes[old], OVERLAP_PRICE),
     )
+
+
+def _compute_mean_cost_h(handovers: HandoverOutcomes) -> float:
+    return float(handovers.compute_cost_h(OVERLAP_PRICE).mean())
 
 
 def load_unseen_table(path: Path, model: ModelPolicy, *others: ModelPolicy) -> EpisodeTable:
@@ -171,9 +193,9 @@ def load_unseen_table(path: Path, model: ModelPolicy, *others: ModelPolicy) -> E
     return table
 
 
-def _collect_handovers(model: ModelPolicy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
+def _collect_handovers(policy: Policy, tables: Sequence[EpisodeTable]) -> HandoverOutcomes:
     parts = [
-        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, model, OVERLAP_PRICE))
+        HandoverOutcomes.from_choices(t, policy_runner.run_policy(t, policy, OVERLAP_PRICE))
         for t in tables
     ]
     return HandoverOutcomes.join_outcomes(parts)

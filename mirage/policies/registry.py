@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from typing import Any
 from mirage.domain.ports import Policy
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policies.auto_policy import AutoPolicy, Candidate
-from mirage.policies.models.artefact import CARD, Artefact
+from mirage.policies.models.artefact import CARD, Artefact, read_card
+from mirage.policies.models.card_notes import (
+    DEMOTED_AT,
+    PREVIOUS,
+    PROMOTED_AT,
+    WHY,
+    note_in_card,
+)
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.models.unavailable_model import UnavailableModel
 from mirage.policies.results.card_results import CardResultsLookup
@@ -185,17 +193,77 @@ def find_promoted_version(folder: Path) -> str | None:
 def promote_version(folder: Path, record: Mapping[str, Any] | None = None) -> None:
     """Make the folder's version the one that models/NAME means from now on.
 
-    `record`: why, by whom and when it was promoted; it is kept beside the versions. Raises
-    InputError if the files cannot be written.
+    `record`: why, by whom and when it was promoted; it is kept beside the versions, and the cards
+    of both versions say so too. Doing it again changes nothing more. Raises InputError if the files
+    cannot be written, UnfitModel if the version's card cannot be read.
     """
-    part = folder.parent / f".{PROMOTED}.part"
+    record = {"model": format_model_name(folder)} | dict(record or {})
+    before = find_promoted_version(folder.parent)
+    notes: dict[str, Any] = {
+        PROMOTED_AT: record.get("at"),
+        DEMOTED_AT: None,
+        WHY: record.get(WHY, ""),
+    }
+    if before != folder.name:
+        notes[PREVIOUS] = before
+        _note_demotion(folder.parent, before, record, f"{format_model_name(folder)} replaced it")
+    note_in_card(folder, notes)
+    _set_promoted_version(folder.parent, folder.name, record)
+
+
+def take_back_version(folder: Path, record: Mapping[str, Any]) -> str | None:
+    """Take the folder's version out of use, and return the version that comes back.
+
+    That is the version before it, if its files are there; None: models/NAME means nothing any more.
+    `record` and errors as in `promote_version`. Doing it again changes nothing more.
+    """
+    version = read_previous_version(folder)
+    _note_demotion(folder.parent, folder.name, record, str(record.get(WHY, "")))
+    if version is not None:
+        came_back = f"it came back, since {format_model_name(folder)} was taken back"
+        note_in_card(
+            folder.parent / version,
+            {PROMOTED_AT: record.get("at"), DEMOTED_AT: None, WHY: came_back},
+        )
+    if find_promoted_version(folder.parent) == folder.name:
+        _set_promoted_version(folder.parent, version, record)
+    return version
+
+
+def read_previous_version(folder: Path) -> str | None:
+    """Return the version that was in use before the folder's, by its card; None if there was none,
+    or if its files are gone."""
     try:
-        with (folder.parent / PROMOTIONS).open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(record or {'model': format_model_name(folder)})}\n")
-        part.write_text(f"{folder.name}\n", encoding="utf-8")
-        os.replace(part, folder.parent / PROMOTED)
+        version = read_card(folder).get(PREVIOUS)
+    except UnfitModel:
+        return None
+    is_version = isinstance(version, str) and re.fullmatch(_WORD, version) is not None
+    return version if is_version and (folder.parent / version / CARD).is_file() else None
+
+
+def _note_demotion(names: Path, version: str | None, record: Mapping[str, Any], why: str) -> None:
+    """Note in a version's card that it is out of use. A card that is gone or damaged hinders no
+    promotion."""
+    if version is None:
+        return
+    with suppress(UnfitModel):
+        note_in_card(names / version, {DEMOTED_AT: record.get("at"), WHY: why})
+
+
+def _set_promoted_version(names: Path, version: str | None, record: Mapping[str, Any]) -> None:
+    """Set which version is promoted in the folder of models/NAME; None: none is."""
+    part = names / f".{PROMOTED}.part"
+    try:
+        if list_promotions(names)[:1] != [json.loads(json.dumps(record))]:
+            with (names / PROMOTIONS).open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(record)}\n")
+        if version is None:
+            (names / PROMOTED).unlink(missing_ok=True)
+            return
+        part.write_text(f"{version}\n", encoding="utf-8")
+        os.replace(part, names / PROMOTED)
     except OSError as error:
-        raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
+        raise InputError(f"{names} cannot be written: {error.strerror}") from error
 
 
 def list_promotions(folder: Path) -> list[dict[str, Any]]:

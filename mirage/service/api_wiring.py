@@ -7,7 +7,8 @@ from mirage.config.settings import ServiceSettings
 from mirage.domain.callers.caller import Caller
 from mirage.policies import registry
 from mirage.provision.control import kill_switch
-from mirage.service import wiring
+from mirage.provision.learning.model_promoter import PromotionMode
+from mirage.service import notice_channels, wiring
 from mirage.service.wiring import Service
 from mirage.slurm.clients.auth import munge
 from mirage.web.identity.credential_use import refuse_second_use
@@ -60,6 +61,8 @@ def build_api_context(
         max_time_s=wiring.get_max_time_s(settings),
         models_dir=get_models_dir(settings.provision.models_dir),
         tables_dir=wiring.get_tables_dir(settings),
+        promotion_mode=PromotionMode(settings.learn.promote),
+        notice_channels=notice_channels.list_channels(settings.notify),
         kill_file=settings.service.state_dir / kill_switch.FILE,
         quotas=Quotas(**settings.quota.model_dump()),
     )

@@ -18,10 +18,15 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 def build_notice_recorder(notify: NotifySettings) -> NoticeRecorder | None:
     """Return what records notices for the worker's delivery; None if no channel is configured."""
-    channels = tuple(Channel(name) for name in build_senders(notify))
+    channels = list_channels(notify)
     if not channels:
         return None
     return NoticeRecorder(channels=channels, interruption_s=notify.interruption_h * HOUR_S)
+
+
+def list_channels(notify: NotifySettings) -> tuple[Channel, ...]:
+    """Return the configured channels."""
+    return tuple(Channel(name) for name in build_senders(notify))
 
 
 def build_courier(service: Service) -> Courier | None:

@@ -15,7 +15,8 @@ _MAX_NOTICES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """Notices of one chain and channel, oldest first; never empty."""
+    """Notices of one chain and channel, oldest first; never empty. Notices of no chain are about
+    the service itself."""
 
     cluster: str
     notices: Sequence[Notice]
@@ -34,24 +35,25 @@ class Digest:
     def format_subject(self) -> str:
         last = self.notices[-1]
         more = f" and {len(self.notices) - 1} more" if len(self.notices) > 1 else ""
-        return escape_unprintable(
-            f"[mirage] {self.cluster}: chain {last.chain_id}: {last.event}{more}"
-        )
+        about = f"chain {last.chain_id}: " if last.chain_id else ""
+        return escape_unprintable(f"[mirage] {self.cluster}: {about}{last.event}{more}")
 
     def render_text(self) -> str:
         """Return the text of the message. Times are in UTC."""
         newest = self.notices[-_MAX_NOTICES:]
         left_out = len(self.notices) - len(newest)
         chain_id = self.first.chain_id
-        lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
+        about = f"Chain {chain_id} of {self.first.user}" if chain_id else "The service Mirage"
+        lines = [f"{about} on {self.cluster}:", ""]
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
         lines += [f"{_format_utc(n.at)} UTC  {n.event}: {n.says}" for n in newest]
         lines += ["", *self.standing] if self.standing else []
-        lines += [
-            "",
-            f"Details: mirage chain show {chain_id}",
-            f"Reasons: mirage chain explain {chain_id}",
-        ]
+        lines += [""]
+        if chain_id:
+            lines += [f"Details: mirage chain show {chain_id}"]
+            lines += [f"Reasons: mirage chain explain {chain_id}"]
+        else:
+            lines += ["Details: the page Admin of the dashboard"]
         return "\n".join(escape_unprintable(line) for line in lines) + "\n"
 
     def build_body(self) -> dict[str, Any]:

@@ -198,6 +198,6 @@ def compute_backoff_s(tries: int) -> int:
 def _build_entry(notice: Notice, now: int, error: str) -> AuditEntry:
     return replace(
         AuditEntry(at=now, actor="mirage", event="notice given up"),
-        chain_id=notice.chain_id,
+        chain_id=notice.chain_id or None,
         detail={"channel": notice.channel, "event": notice.event, "error": error},
     )

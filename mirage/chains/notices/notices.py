@@ -44,6 +44,9 @@ class NoticeEvent(StrEnum):
     PAUSED = "paused"
     ENDED = "ended"
     NORMAL = "normal"
+    MODEL_PROPOSED = "model-proposed"
+    MODEL_PROMOTED = "model-promoted"
+    MODEL_TAKEN_BACK = "model-taken-back"
 
 
 URGENCY = {
@@ -53,6 +56,9 @@ URGENCY = {
     NoticeEvent.STANDBY_VANISHED.value: 1,
     NoticeEvent.AT_RISK.value: 1,
     NoticeEvent.NORMAL.value: 2,
+    NoticeEvent.MODEL_PROPOSED.value: 2,
+    NoticeEvent.MODEL_PROMOTED.value: 2,
+    NoticeEvent.MODEL_TAKEN_BACK.value: 1,
 }
 """If the limits do not allow all notices, those with the lowest number go first."""
 
@@ -111,6 +117,35 @@ class NoticeRecorder:
                     says=says,
                     at=now,
                 )
+
+
+NO_CHAIN = ChainId("")
+"""The chain of a notice about the service itself."""
+
+
+def enqueue_admin_notice(
+    tx: Transaction,
+    cluster_id: int,
+    channels: Sequence[Channel],
+    event: NoticeEvent,
+    says: str,
+    now: int,
+) -> None:
+    """Store a notice about the service itself, for those of the channels that reach admins."""
+    notices = [
+        Notice(
+            cluster_id=cluster_id,
+            chain_id=NO_CHAIN,
+            user="",
+            channel=channel.value,
+            event=event.value,
+            says=says,
+            at=now,
+        )
+        for channel in channels
+        if channel is not Channel.OWNER
+    ]
+    outbox.enqueue_notices(tx, notices)
 
 
 def forget_situations(tx: Transaction, cluster_id: int) -> None:

@@ -58,7 +58,7 @@ class Challenge:
     state: ChallengeState
     intended: ChallengeState | None = None
     """The state that is being brought about: the files may be changed already. A look that finds
-    it brings it about (`provision.learning.promotions.settle_intentions`)."""
+    it brings it about (`provision.learning.model_promoter`)."""
     decided_by: str = ""
     """Who brought it into its state: `mirage`, or an admin; empty: nobody yet."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -157,6 +157,22 @@ def intend_state(
     """
     values = {"intended": state.value, "decided_by": by, "evidence": dict(evidence)}
     _update_challenge(tx, challenge_id, state, values, table.c.intended.is_(None))
+
+
+def forget_intention(tx: Transaction, challenge_id: int) -> None:
+    """Forget the state that was to be brought about: it cannot be any more."""
+    tx.execute(update(table).where(table.c.id == challenge_id).values(intended=None))
+
+
+def record_judgement(tx: Transaction, challenge_id: int, *, evidence: Mapping[str, Any]) -> None:
+    """Store the evidence of a challenger that goes on deciding in shadow.
+
+    Raises IllegalTransition if it does not decide in shadow any more.
+    """
+    is_free = (table.c.intended.is_(None), table.c.state == ChallengeState.SHADOW.value)
+    statement = update(table).where(table.c.id == challenge_id, *is_free)
+    if not tx.execute(statement.values(evidence=dict(evidence))).rowcount:
+        raise IllegalTransition(f"challenge {challenge_id} does not decide in shadow any more")
 
 
 def close_challenge(

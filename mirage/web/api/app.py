@@ -17,6 +17,7 @@ from mirage.web.api.routes import (
     forecasts,
     handovers,
     job_callbacks,
+    learning,
     overviews,
     queue,
     reports,
@@ -69,6 +70,7 @@ def create_app(context: ApiContext) -> FastAPI:
         reports,
         system,
         admin,
+        learning,
     ):
         app.include_router(routes.router, prefix=PREFIX, dependencies=_OF_EACH_ROUTE)
     app.include_router(system.probes)

@@ -5,6 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mirage.policies.registry import is_model
 from mirage.reports.forecast_accuracy import AccuracyPoint, PartitionAccuracy
 from mirage.reports.recommendation import NAMES, OURS, list_plotted
 from mirage.web.charts import svg
@@ -119,6 +120,15 @@ def _get_first_and_last(series: Sequence[AccuracyPoint]) -> tuple[float | None, 
 def draw_policies(group: Mapping[str, Any]) -> Markup:
     """Draw each policy's mean interruption against its mean overlap, from a shadow report."""
     rows = [(name, group["policies"][name]["all"]) for name in list_plotted(group["policies"])]
+    return draw_tradeoff(rows, name="policies")
+
+
+def draw_tradeoff(rows: Sequence[tuple[str, Mapping[str, Any]]], *, name: str) -> Markup:
+    """Draw the mean interruption of policies against their mean overlap.
+
+    `rows` has each policy's name and figures: `interruption_h`, `overlap_h`, and their intervals
+    NAME_ci, which may be missing. `name` is unique on the page.
+    """
     most_x = max([_get_upper_end(figures, "overlap_h") for _, figures in rows] + [0.5])
     most_y = max([_get_upper_end(figures, "interruption_h") for _, figures in rows] + [0.5])
     x = HoursScale(0, most_x * 1.05, _LEFT, 410)
@@ -127,8 +137,8 @@ def draw_policies(group: Mapping[str, Any]) -> Markup:
         svg.draw_x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap", max_ticks=5),
         svg.draw_y_axis(y, left=_LEFT, right=x.at_high, label="mean interruption", max_ticks=5),
     ]
-    for number, (name, figures) in enumerate(rows, start=1):
-        parts += _draw_policy(number, name, figures, x, y)
+    for number, (policy, figures) in enumerate(rows, start=1):
+        parts += _draw_policy(number, policy, figures, x, y)
     summaries = (
         f"{get_policy_name(n)} {t['interruption_h']:.1f} h and {t['overlap_h']:.1f} h"
         for n, t in rows
@@ -137,7 +147,7 @@ def draw_policies(group: Mapping[str, Any]) -> Markup:
         _WIDTH,
         _HEIGHT,
         parts,
-        name="policies",
+        name=name,
         title="Interruption against overlap",
         desc=f"Mean interruption and mean overlap: {', '.join(summaries)}.",
     )
@@ -152,10 +162,10 @@ def _draw_policy(
     number: int, name: str, figures: Mapping[str, Any], x: HoursScale, y: HoursScale
 ) -> Iterator[Markup]:
     """Draw a numbered mark with its intervals, and its line in the list beside the chart."""
-    cls = "c2" if name == OURS else "c6"
+    cls = "c2" if name == OURS or is_model(name) else "c6"
     at_x, at_y = x(figures["overlap_h"]), y(figures["interruption_h"])
     for figure, scale in (("overlap_h", x), ("interruption_h", y)):
-        ends = figures[f"{figure}_ci"]
+        ends = figures.get(f"{figure}_ci")
         if ends is None:
             continue
         low, high = (scale(end) for end in ends)
@@ -168,5 +178,5 @@ def _draw_policy(
 
 
 def _get_upper_end(figures: Mapping[str, Any], figure: str) -> float:
-    ends = figures[f"{figure}_ci"]
+    ends = figures.get(f"{figure}_ci")
     return max(float(figures[figure]), float(ends[1]) if ends else 0.0)

@@ -16,7 +16,7 @@ from mirage.provision.control.kill_switch import RELEASED_BY, Way
 from mirage.provision.control.limit_overrides import ADJUSTABLE_LIMITS
 from mirage.reports import service_status, slurmctld_load
 from mirage.web.charts import calls_chart
-from mirage.web.pages import forms
+from mirage.web.pages import admin_learning, forms
 from mirage.web.pages.page_context import CurrentPage, NavigationEntry, PageContext
 from mirage.web.shared.dependencies import Admin, AdminWriter, Body, Context, Writing
 
@@ -33,6 +33,7 @@ _DONE = {
     "unmode": "The partition has no mode of its own any more. The cluster's mode applies to it.",
     "limit": "The limit is set. It applies from the worker's next tick on.",
     "unlimit": "The limit is back at its configured value.",
+    **admin_learning.DONE,
 }
 """What the page says after a form was sent."""
 
@@ -63,6 +64,7 @@ def show_admin(
         models=[]
         if context.models_dir is None
         else model_catalog.list_versions(context.models_dir),
+        **admin_learning.collect_learning(page),
         polling=polling,
         slurmctld=slurmctld_load.read_last_usage(tx, page.cluster_id),
         chart=calls_chart.draw_calls(polling, _HOURS),

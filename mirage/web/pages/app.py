@@ -14,6 +14,7 @@ from mirage.web.pages import (
     accuracy,
     admin,
     admin_audit,
+    admin_learning,
     admin_models,
     chains,
     impact,
@@ -40,6 +41,7 @@ _PAGES: tuple[tuple[APIRouter, NavigationEntry | None], ...] = (
     (impact.router, impact.ENTRY),
     (admin.router, admin.ENTRY),
     (admin_models.router, None),
+    (admin_learning.router, None),
     (admin_audit.router, None),
 )
 """The routers and their entries in the navigation; None: the page has no entry."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mirage.chains.notices.notices import Channel
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Caller
 from mirage.provision.control.limit_overrides import LimitDescription
 from mirage.provision.control.limits import Limits
+from mirage.provision.learning.model_promoter import PromotionMode
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.web.identity.authorization import NO_ROSTER, Authorizer
 from mirage.web.identity.quotas import Quotas
@@ -90,6 +92,10 @@ class ApiContext:
     """The folder of models/NAME/VERSION; None: there is none."""
     tables_dir: Path | None = None
     """The folder of the episode tables that models are compared on; None: there is none."""
+    promotion_mode: PromotionMode = PromotionMode.ASK
+    """The setting `learn.promote`."""
+    notice_channels: tuple[Channel, ...] = ()
+    """Where notices are sent."""
     kill_file: Path | None = None
     """The worker's kill file: while it exists, Mirage changes nothing in Slurm."""
     quotas: Quotas = field(default_factory=Quotas)

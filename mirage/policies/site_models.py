@@ -1,0 +1,21 @@
+"""Names the models that a site has learned from its own history: models/site-CLUSTER/VERSION."""
+
+import re
+from pathlib import Path
+
+from mirage.policies import registry
+
+
+def format_site_name(cluster: str) -> str:
+    """Return the name of a cluster's own models: a folder, so odd characters become `-`."""
+    return f"site-{re.sub(r'[^A-Za-z0-9._-]', '-', cluster)}"
+
+
+def find_champion(cluster: str, under: Path) -> str | None:
+    """Return the promoted model of the cluster's own; None if there is none, or if its files are
+    gone."""
+    name = format_site_name(cluster)
+    version = registry.find_promoted_version(under / name)
+    if version is None or not (under / name / version / registry.CARD).is_file():
+        return None
+    return f"{registry.MODELS}/{name}/{version}"

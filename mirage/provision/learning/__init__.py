@@ -1,0 +1,1 @@
+"""Carries out what becomes of the models of the site: proposed, promoted, declined, taken back."""
