@@ -3,14 +3,18 @@
 `python -m mirage.service.kernel_warmup [FILE]`.
 
 numba compiles a function at its first call: a minute or more after an installation or an upgrade.
-It keeps the result on disk (`simulator.arrays.jit`). In the worker that would be a minute without a
-look at the queue, so this module runs in a process of its own (`service_run.KernelCompiler`). It
-compiles for the cluster of the cluster file, or, without that file, for a cluster like the demo's.
+It keeps each function on disk as soon as it is compiled (`simulator.arrays.jit`), so a process that
+was stopped in the middle does not begin again. In the worker that would be a minute without a
+look at the queue, so this module runs in a process of its own (`service_run.KernelCompiler`), and
+once more at the installation of the Debian package (deploy/deb/postinst). It compiles for the
+cluster of the cluster file, or, without that file, for a cluster like the demo's.
 """
 
+import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from mirage.history.cluster_files.reader import load_cluster_file
 from mirage.observation.feature_vector import SnapshotObserver
 from mirage.observation.handover_input import HandoverInput
 from mirage.observation.running_stats import RunningStats
+from mirage.simulator.arrays import jit
 from mirage.simulator.types import Params
 from mirage.twin.forecast import Twin
 from mirage.twin.futures.submission_history import SubmissionHistory
@@ -30,13 +35,34 @@ _NOW = 1000 * HOUR_S
 
 def main(arguments: Sequence[str]) -> int:
     """Compile for the cluster file in `arguments`. Raises ConfigError if it cannot be read."""
-    os.nice(19)
-    if arguments:
-        file = load_cluster_file(Path(arguments[0]))
-        compile_kernels(file.params, file.node_names)
-    else:
-        compile_kernels(Params())
+    with suppress(OSError):  # the service's unit allows no change of priority
+        os.nice(19)
+    file = load_cluster_file(Path(arguments[0])) if arguments else None
+    with _wait_for_other_compiler():
+        if file is None:
+            compile_kernels(Params())
+        else:
+            compile_kernels(file.params, file.node_names)
     return 0
+
+
+@contextmanager
+def _wait_for_other_compiler() -> Iterator[None]:
+    """Compile alone: what another process compiled meanwhile is then only loaded.
+
+    A cache that cannot be written has no lock, and nothing to share.
+    """
+    try:
+        os.makedirs(jit.CACHE, exist_ok=True)
+        lock = os.open(f"{jit.CACHE}/compiling.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel drops it with the process
+        yield
+    finally:
+        os.close(lock)
 
 
 def compile_kernels(params: Params, node_names: Sequence[str] = ()) -> None:

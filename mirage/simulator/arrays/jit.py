@@ -3,7 +3,9 @@ lock.
 
 numba's own cache checks only the file of the function itself, so a kernel would go on using an old
 callee from another file. Therefore the cache's folder is named after the contents of all files that
-may hold kernels: any change compiles everything again.
+may hold kernels: any change compiles everything again. For the same reason the file's time is not
+checked: an upgrade that changes no kernel compiles nothing. Within the folder numba tells the
+kernels of different CPUs apart.
 """
 
 import hashlib
@@ -48,10 +50,12 @@ def _list_sources(folder: Traversable) -> Iterator[Traversable]:
             yield from _list_sources(entry)
 
 
+_SOURCES: Final = _hash_sources()
+
 CACHE: Final = "/".join(
     [
         _config.CACHE_DIR or str(files("mirage.simulator").joinpath("__pycache__")),
-        f"kernels-{_hash_sources()}",
+        f"kernels-{_SOURCES}",
     ]
 )
 """The folder of compiled kernels. It is used under a user's NUMBA_CACHE_DIR too, since numba's own
@@ -151,6 +155,9 @@ def _compile_cached(function: F, **numba_options: Any) -> F:
     _config.CACHE_DIR = CACHE
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
+        if not _config.DISABLE_JIT:
+            # Instead of the file's time and size, which an upgrade changes.
+            compiled._cache._cache_file._source_stamp = _SOURCES  # noqa: SLF001 - no other way
     except (RuntimeError, OSError):
         # The cache cannot be written (a read-only installation): each process compiles again.
         compiled = numba.njit(**options)(function)
