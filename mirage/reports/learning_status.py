@@ -12,7 +12,7 @@ from mirage.database.schema.engine import Transaction
 from mirage.errors import InputError, UnfitModel
 from mirage.policies import registry, site_models
 from mirage.policies.models.artefact import read_card
-from mirage.policies.models.card_notes import PREVIOUS, PROMOTED_AT, WHY
+from mirage.policies.models.card_notes import PROMOTED_AT, WHY
 
 RECENT = 20
 """Runs and challenges that are shown."""

@@ -19,7 +19,7 @@ from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
 
 if TYPE_CHECKING:
-    from mirage.lab.learning.learning_run import LearnRequest
+    from mirage.lab.learning.learn_request import LearnRequest
 
 app = typer.Typer()
 
@@ -79,7 +79,7 @@ def learn_from_history(
     The exit code is 0 if there is nothing to learn, or too little history. It is 2 if the cluster
     file does not fit, or if packages are missing.
     """
-    from mirage.lab.learning.learning_run import plan_learning, run_learning
+    from mirage.lab.learning.nightly_look import plan_learning, run_learning
 
     with end_like_ctrl_c():
         request = _build_request(config, cluster, folder, budget, jobs, is_forced=now)
@@ -106,7 +106,7 @@ def _build_request(
 ) -> "LearnRequest":
     from mirage.config import settings as settings_file
     from mirage.config.paths import get_models_dir
-    from mirage.lab.learning.learning_run import LearnRequest
+    from mirage.lab.learning.learn_request import LearnRequest
     from mirage.lab.learning.run_budget import Budget
     from mirage.lab.learning.run_folder import RunFolder
     from mirage.lab.site_history import find_cluster_file

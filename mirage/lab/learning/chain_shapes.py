@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,21 @@ class ChosenShapes:
 
     shapes: tuple[ChainShape, ...]
     notes: tuple[str, ...] = ()
+
+
+def parse_shapes(kept: Mapping[str, Any], params: Params) -> ChosenShapes | None:
+    """Return the shapes of an earlier run; None if they no longer fit the cluster file, or cannot
+    be read."""
+    try:
+        shapes = tuple(
+            ChainShape(**{k: v for k, v in shape.items() if k != "name"})
+            for shape in kept["shapes"]
+        )
+        notes = tuple(map(str, kept["notes"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    fits = all(shape.explain_misfit(params) is None for shape in shapes)
+    return ChosenShapes(shapes, notes) if shapes and fits else None
 
 
 def choose_shapes(

@@ -1,35 +1,33 @@
 """A run of learning: from the service's own database to a verdict, in stages that are kept."""
 
 import os
-import re
 import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mirage.config.settings import LearnSettings
-from mirage.database.chains.chain_shapes import read_owned_shapes
-from mirage.database.learning import challenges, learning_runs
-from mirage.database.learning.learning_runs import RunState
+from mirage.database.chains.chain_shapes import OwnedShape, read_owned_shapes
+from mirage.database.learning import challenges
 from mirage.database.operations import clusters
-from mirage.database.schema.engine import Store
 from mirage.domain.time_units import DAY_S
-from mirage.errors import InputError, MirageError
-from mirage.history.workloads import replay
-from mirage.history.workloads.replay import LARGER, OTHER_PARTITION, Replay
+from mirage.errors import InputError
+from mirage.history.workloads.replay import Replay
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.learning import candidates, week_tables
+from mirage.lab.learning import candidates, site_replay, week_tables
 from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
-from mirage.lab.learning.chain_shapes import ChainShape, ChosenShapes, choose_shapes
+from mirage.lab.learning.chain_shapes import (
+    ChainShape,
+    ChosenShapes,
+    choose_shapes,
+    parse_shapes,
+)
 from mirage.lab.learning.history_facts import WEEK_S, HistoryFacts, count_days, list_weeks
-from mirage.lab.learning.reasons import LearningPast, LearningReason, find_reason
-from mirage.lab.learning.run_budget import Budget, Paces, RunPlan, check_days, plan_run
+from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
+from mirage.lab.learning.run_budget import Paces, RunPlan, check_days, plan_run
 from mirage.lab.learning.run_folder import (
-    AlreadyLearning,
-    RunFolder,
     keep_stage,
     move_folder,
     read_json,
@@ -37,144 +35,22 @@ from mirage.lab.learning.run_folder import (
 )
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.simulation.log_waits import compare_waits
-from mirage.lab.site_history import BEFORE_S, export_log, find_cluster_id
+from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import LEAD_IN_S
 from mirage.lab.training.trainers import FamilyName
 from mirage.policies import registry
 from mirage.policies.registry import MODELS
 from mirage.reports.recommendation import LogWaits
-from mirage.simulator.types import Params
 
 Document = dict[str, Any]
 
 SHAPES_STAND_S = 90 * DAY_S
 """Shapes of chain stay for so long, since tables of other shapes are made from the beginning."""
-UNFIT_SHARE = 0.2
-"""A cluster file does not fit if it has no place for this share of the jobs."""
 KEPT_VERSIONS = 3
 """Candidates of so many runs are kept of each family."""
-_LONGEST_LIMIT_S = 14 * DAY_S
-"""Jobs of so long after the last learned week are exported too: hand-overs wait among them."""
-_RUNS_READ = 200
-
-
-class NothingToLearn(MirageError):
-    """There is too little to learn from. That is no fault, and passes by itself or by a change of
-    the site's; the message is a sentence."""
-
-
-class BudgetSpent(MirageError):
-    """The budget of time is spent. The next run goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnRequest:
-    """What is learned from, by which rules, and where results come."""
-
-    cluster: str
-    """The cluster's name in the database."""
-    store: Store
-    params: Params
-    folder: RunFolder
-    models: Path
-    """The folder of models that the service decides with."""
-    rules: LearnSettings
-    budget: Budget
-    now: int
-    """Epoch seconds."""
-    is_forced: bool = False
-
-    @property
-    def site_name(self) -> str:
-        """The name of the site's models: site-CLUSTER."""
-        return f"site-{re.sub(r'[^A-Za-z0-9._-]', '_', self.cluster)}"
-
-    @property
-    def champion(self) -> str | None:
-        """The model of the site that is in use; None: there is none."""
-        version = registry.find_promoted_version(self.models / self.site_name)
-        return None if version is None else f"{MODELS}/{self.site_name}/{version}"
-
-
-def run_learning(request: LearnRequest, output: StudyOutput) -> Document:
-    """Learn if there is reason to, and return what came of it; the database keeps it too.
-
-    Raises AlreadyLearning while another run goes on, and MirageError for a fault. Finished stages
-    are kept whatever ends the run, and the next run goes on from them.
-    """
-    with request.folder.lock():
-        reason = read_reason(request)
-        run_id = _begin_run(request, reason)
-        if not reason.is_given:
-            document = {"sentence": f"There is nothing to learn today: {reason.text}."}
-            return _finish_run(request, run_id, RunState.NOTHING_TO_DO, document)
-        learning = LearningRun(request, output)
-        try:
-            document = learning.learn()
-        except NothingToLearn as error:
-            request.folder.delete_run()
-            document = learning.build_document() | {"sentence": str(error)}
-            return _finish_run(request, run_id, RunState.NOTHING_TO_DO, document)
-        except BudgetSpent as error:
-            document = learning.build_document() | {"sentence": str(error)}
-            return _finish_run(request, run_id, RunState.INTERRUPTED, document)
-        except KeyboardInterrupt:
-            document = learning.build_document() | {"sentence": "The run was interrupted."}
-            _finish_run(request, run_id, RunState.INTERRUPTED, document)
-            raise
-        except Exception as error:
-            document = learning.build_document() | {"error": str(error) or type(error).__name__}
-            _finish_run(request, run_id, RunState.FAILED, document)
-            raise
-        return _finish_run(request, run_id, RunState.DONE, document)
-
-
-def plan_learning(request: LearnRequest, scratch: Path, output: StudyOutput) -> Document:
-    """Return what `run_learning` would do, why, and about how long it would take.
-
-    Nothing is changed; the history is exported into the folder `scratch`.
-    """
-    reason = read_reason(request)
-    learning = LearningRun(request, output, scratch)
-    try:
-        plan = learning.plan()
-    except NothingToLearn as error:
-        sentence = str(error)
-    else:
-        hours = (plan.tables_s + plan.training_s) / 3600
-        sentence = (
-            f"A run would make {len(plan.missing)} tables, train {', '.join(plan.families)}, and "
-            f"take about {hours:.1f} h."
-        )
-    return learning.build_document() | {
-        "state": "dry-run",
-        "reason": reason.text,
-        "is_due": reason.is_given,
-        "sentence": sentence,
-    }
-
-
-def read_reason(request: LearnRequest) -> LearningReason:
-    """Find out whether there is a reason to learn."""
-    with request.store.read() as tx:
-        cluster_id = find_cluster_id(tx, request.cluster)
-        standing = (
-            None if cluster_id is None else challenges.find_standing_challenge(tx, cluster_id)
-        )
-        runs = (
-            [] if cluster_id is None else learning_runs.read_runs(tx, cluster_id, most=_RUNS_READ)
-        )
-    trained = (run.document.get("trained_at") for run in runs if run.state is RunState.DONE)
-    past = LearningPast(
-        trained_at=next((int(at) for at in trained if at), None),
-        challenger=None if standing is None else standing.model,
-        proposed_at=0 if standing is None else standing.proposed_at,
-        interrupted_at=request.folder.find_open_run(request.now),
-    )
-    return find_reason(
-        past, forced=request.is_forced, every_days=request.rules.every_days, now=request.now
-    )
+_PLACING = "placing.json"
+"""The file of a run that has the version of the model that it puts forward."""
 
 
 class LearningRun:
@@ -219,10 +95,14 @@ class LearningRun:
         request = self._request
         families = candidates.check_packages()
         with self._time_stage("history"):
-            history = self._export_history()
+            history = self._folder.history
+            if self._scratch is not None:
+                history = self._scratch / history.name
+            site_replay.export_history(request, history, self._output)
             facts = HistoryFacts.from_file(history)
             self._document["history"] = facts.build_document()
-            self._taken = self._load_replay(history)
+            self._taken = site_replay.load_site_replay(request, history)
+            self._document["rows"] = site_replay.count_rows(self._taken)
         chosen = self._choose_shapes(self._taken)
         limit_s = chosen.shapes[0].time_limit_s
         weeks = list_weeks(facts, limit_s, request.rules.weeks)
@@ -231,9 +111,30 @@ class LearningRun:
         with self._time_stage("comparing waits"):
             self._check_waits(self._taken, chosen.shapes, facts)
         units = week_tables.list_units(self._folder.path, request.params, weeks, chosen.shapes)
-        plan = plan_run(units, families, self._paces, request.budget)
+        plan = self._keep_plan(plan_run(units, families, self._paces, request.budget))
         self._document["plan"] = plan.build_document()
+        self._notes += plan.notes
         return plan
+
+    def _keep_plan(self, plan: RunPlan) -> RunPlan:
+        """Return the plan with which the run began: by now more weeks may fit, and candidates that
+        are trained already have learned from the weeks of the first plan."""
+        if self._scratch is not None:
+            return plan
+        kept = keep_stage(
+            self._folder.run / "plan.json",
+            lambda: {
+                "weeks": [week.name for week in plan.weeks],
+                "families": list(plan.families),
+                "notes": list(plan.notes),
+            },
+        )
+        return replace(
+            plan,
+            units=tuple(unit for unit in plan.units if unit.week.name in kept["weeks"]),
+            families=tuple(map(FamilyName, kept["families"])),
+            notes=tuple(kept["notes"]),
+        )
 
     def build_document(self) -> Document:
         """Return what is known so far."""
@@ -257,7 +158,7 @@ class LearningRun:
             self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
 
     def _check_models_folder(self) -> None:
-        """Raise InputError before the long work if no model could come into the folder of models."""
+        """Raise InputError before the long work if no model could be put into use."""
         models = self._request.models
         above = next(p for p in (models, *models.absolute().parents) if os.path.exists(p))
         if not os.access(above, os.W_OK | os.X_OK):
@@ -266,61 +167,19 @@ class LearningRun:
                 "provision.models_dir to a folder of the service's account"
             )
 
-    def _export_history(self) -> Path:
-        request = self._request
-        reach = (request.rules.weeks + 1) * WEEK_S + BEFORE_S + _LONGEST_LIMIT_S
-        path = self._folder.history if self._scratch is None else self._scratch / "history.parquet"
-        if not path.exists():
-            part = path.with_name(f".{path.name}.part")
-            try:
-                export_log(
-                    request.store,
-                    request.cluster,
-                    part,
-                    lambda last: max(0, last - reach),
-                    self._output,
-                )
-                os.replace(part, path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-        return path
-
-    def _load_replay(self, history: Path) -> Replay:
-        """Load the jobs. Raises InputError if the cluster file has no place for many of them."""
-        request = self._request
-        taken = replay.load_replay(history, request.params)
-        unfit = {
-            "ask for more nodes than it has": taken.refused.get(LARGER, 0),
-            "name a partition that it has not": taken.assumed.get(OTHER_PARTITION, 0),
-        }
-        for what, rows in unfit.items():
-            if rows > UNFIT_SHARE * taken.read:
-                raise InputError(
-                    f"the cluster file does not fit: {rows:,} of {taken.read:,} jobs {what}. Write "
-                    "it anew with `mirage cluster import`, and check that cluster.name is the "
-                    "cluster of the history"
-                )
-        if not taken.workload.jobs:
-            raise NothingToLearn("No stored job can be replayed.")
-        self._document["rows"] = {
-            "read": taken.read,
-            "replayed": len(taken.workload),
-            "refused": taken.refused,
-            "assumed": taken.assumed,
-        }
-        return taken
-
     def _choose_shapes(self, taken: Replay) -> ChosenShapes:
         """Choose the shapes; those of earlier runs stand for a while."""
         request, file = self._request, self._folder.path / "shapes.json"
-        kept = read_json(file)
-        chosen = None if kept is None else _parse_shapes(kept, request)
+        kept = read_json(file) or {}
+        is_fresh = request.now - SHAPES_STAND_S <= kept.get("at", 0) <= request.now
+        chosen = parse_shapes(kept, request.params) if is_fresh else None
         if chosen is None:
+            owned: list[OwnedShape] = []
             with request.store.read() as tx:
                 cluster_id = find_cluster_id(tx, request.cluster)
                 since = request.now - request.rules.weeks * WEEK_S
-                owned = [] if cluster_id is None else read_owned_shapes(tx, cluster_id, since=since)
+                if cluster_id is not None:
+                    owned = read_owned_shapes(tx, cluster_id, since=since)
             chosen = choose_shapes(owned, taken.workload.jobs, request.params)
             if self._scratch is None:
                 shapes = [shape.build_document() for shape in chosen.shapes]
@@ -412,9 +271,7 @@ class LearningRun:
         later = {path: table for path, table in later.items() if len(table)}
         past = {path: table for path, table in past.items() if len(table)}
         if not past or not later:
-            raise NothingToLearn(
-                "The replayed weeks have too few hand-overs to learn and to judge."
-            )
+            raise NothingToLearn("The weeks have too few hand-overs to learn and to judge.")
         for path, table in (past | later).items():
             week_tables.save_with_twin(table, path)
         training = CandidateTraining(
@@ -477,7 +334,7 @@ class LearningRun:
         if judged.get_cost_h(best) >= judged.get_cost_h(rival):
             return {"proposed": None, "sentence": f"Nothing is proposed: {figures}."}
         standing = self._find_standing()
-        if standing is not None:
+        if standing is not None and standing != self._get_placed():
             return {
                 "proposed": None,
                 "sentence": f"{figures}. It is not put forward, since {standing} decides in shadow "
@@ -485,17 +342,27 @@ class LearningRun:
             }
         with self._time_stage("final training"):
             model = self._place_model(best, tables, version)
-        with self._request.store.begin() as tx:
-            cluster_id = clusters.ensure_cluster(tx, self._request.cluster)
-            challenges.start_challenge(
-                tx, cluster_id, model=model, champion=self._request.champion, at=self._request.now
-            )
+        if standing is None:
+            self._start_challenge(model)
         days = self._request.rules.shadow_days
         return {
             "proposed": model,
             "sentence": f"{figures}. Trained on all weeks as {model}, it decides in shadow for "
             f"{days} days, and is then judged.",
         }
+
+    def _start_challenge(self, model: str) -> None:
+        request = self._request
+        with request.store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, request.cluster)
+            challenges.start_challenge(
+                tx, cluster_id, model=model, champion=request.champion, at=request.now
+            )
+
+    def _get_placed(self) -> str | None:
+        """Return the model that this run had put forward before it was interrupted."""
+        kept = read_json(self._folder.run / _PLACING)
+        return None if kept is None else f"{MODELS}/{self._request.site_name}/{kept['version']}"
 
     def _find_standing(self) -> str | None:
         with self._request.store.read() as tx:
@@ -510,7 +377,7 @@ class LearningRun:
     ) -> str:
         """Train the best family on all weeks, and put the model into the folder of models."""
         request, run = self._request, self._folder.run
-        placing = run / "placing.json"
+        placing = run / _PLACING
         kept = keep_stage(placing, lambda: {"version": _find_free(request, version)})
         target = request.models / request.site_name / str(kept["version"])
         if not target.exists():
@@ -548,56 +415,6 @@ class LearningRun:
 
 
 _PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-
-
-def _begin_run(request: LearnRequest, reason: LearningReason) -> int:
-    """Store that a run begins. Raises AlreadyLearning if one goes on on another host."""
-    with request.store.begin() as tx:
-        cluster_id = clusters.ensure_cluster(tx, request.cluster)
-        newest = next(iter(learning_runs.read_runs(tx, cluster_id, most=1)), None)
-        # This host's own runs hold the lock of the folder, so one stored as running was killed.
-        is_elsewhere = request.store.is_shared and request.folder.find_open_run(request.now) is None
-        if newest is not None and newest.state is RunState.RUNNING and is_elsewhere:
-            over = newest.begun_at + 2 * request.budget.wall_s
-            if request.now < over:
-                raise AlreadyLearning("another host learns from this database: wait for its end")
-        text = reason.text if reason.is_given else ""
-        return learning_runs.begin_run(tx, cluster_id, at=request.now, reason=text)
-
-
-def _finish_run(
-    request: LearnRequest, run_id: int, state: RunState, document: Document
-) -> Document:
-    with request.store.begin() as tx:
-        learning_runs.finish_run(
-            tx, run_id, at=max(request.now, int(time.time())), state=state, document=document
-        )
-    return {"run": run_id, "state": state.value} | document
-
-
-def _parse_shapes(kept: Mapping[str, Any], request: LearnRequest) -> ChosenShapes | None:
-    """Return the shapes of an earlier run; None if they are old, or no longer fit the cluster."""
-    try:
-        if not request.now - SHAPES_STAND_S <= int(kept["at"]) <= request.now:
-            return None
-        shapes = tuple(
-            ChainShape(**{k: v for k, v in shape.items() if k != "name"})
-            for shape in kept["shapes"]
-        )
-        notes = tuple(map(str, kept["notes"]))
-    except (KeyError, TypeError, ValueError):
-        return None
-    fits = all(shape.explain_misfit(request.params) is None for shape in shapes)
-    return ChosenShapes(shapes, notes) if shapes and fits else None
-
-
-def _list_waits(waits: LogWaits) -> Document:
-    return {
-        "partition": waits.partition,
-        "jobs": waits.jobs,
-        "logged_h": waits.logged_h,
-        "replayed_h": waits.replayed_h,
-    }
 
 
 def _find_free(request: LearnRequest, version: str) -> str:
