@@ -112,7 +112,7 @@ def _build_request(
     from mirage.lab.site_history import find_cluster_file
     from mirage.lab.tables.pair_options import parse_duration_s
     from mirage.lab.tables.table_plan import count_cores
-    from mirage.service import database_setup
+    from mirage.service import database_setup, notice_channels
 
     settings = settings_file.load_settings(config)
     rules = settings.learn
@@ -127,6 +127,7 @@ def _build_request(
         budget=Budget(wall_s=wall_s, memory_gib=rules.memory_gib, processes=jobs or count_cores()),
         now=int(time.time()),
         is_forced=is_forced,
+        channels=notice_channels.list_channels(settings.notify),
     )
 
 

@@ -141,10 +141,9 @@ def list_weeks(facts: HistoryFacts, time_limit_s: int, most: int) -> list[Replay
     limits after it, since its last hand-overs wait among them. A week near a gap has them not.
     """
     since = round_to_midnight(facts.since + LEAD_IN_S)
-    end = facts.until - 2 * time_limit_s
     holes = (*facts.gaps, *facts.unaccounted)
     weeks = []
-    monday = _find_monday(end) - WEEK_S
+    monday = find_covered_until(facts.until, time_limit_s) - WEEK_S
     while monday + WEEK_S > since and len(weeks) < most:
         week = ReplayedWeek(max(monday, since), monday + WEEK_S)
         needed = (week.since - LEAD_IN_S, week.until + 2 * time_limit_s)
@@ -152,6 +151,11 @@ def list_weeks(facts: HistoryFacts, time_limit_s: int, most: int) -> list[Replay
             weeks.append(week)
         monday -= WEEK_S
     return weeks
+
+
+def find_covered_until(last: int, time_limit_s: int) -> int:
+    """Find until when whole weeks can be replayed, if `last` is the last submission."""
+    return _find_monday(last - 2 * time_limit_s)
 
 
 def count_days(weeks: Sequence[ReplayedWeek]) -> int:

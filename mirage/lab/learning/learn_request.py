@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mirage.chains.notices.notices import Channel
 from mirage.config.settings import LearnSettings
 from mirage.database.schema.engine import Store
 from mirage.errors import MirageError
@@ -37,6 +38,8 @@ class LearnRequest:
     now: int
     """Epoch seconds."""
     is_forced: bool = False
+    channels: tuple[Channel, ...] = ()
+    """Where notices about models are sent."""
 
     @property
     def site_name(self) -> str:

@@ -5,7 +5,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,7 @@ class LearningRun:
 
         def compare() -> Mapping[str, Any]:
             compared = compare_waits(taken, params, since)
-            return {name: _list_waits(waits) for name, waits in compared.items()}
+            return {name: asdict(waits) for name, waits in compared.items()}
 
         stage = self._folder.run / "waits.json"
         kept = compare() if self._scratch is not None else keep_stage(stage, compare)

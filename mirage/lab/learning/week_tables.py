@@ -21,7 +21,7 @@ from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
 from mirage.judging.table.pair_settings import PairSettings
 from mirage.lab.episodes.generation import parallel
-from mirage.lab.episodes.generation.builder import describe_table
+from mirage.lab.episodes.generation.builder import EpisodeBuilder, describe_table
 from mirage.lab.episodes.generation.parallel import PointsCallback
 from mirage.lab.episodes.generation.resumable_build import NoEpisodes, TablePlan, build_table
 from mirage.lab.learning.chain_shapes import ChainShape
@@ -50,6 +50,9 @@ class TableUnit:
     shape: ChainShape
     week: ReplayedWeek
     path: Path
+    handovers: tuple[int, ...] = ()
+    """The start points, ascending, if the table is of the site's own hand-overs; else there is one
+    every EVERY_S."""
 
     @property
     def settings(self) -> PairSettings:
@@ -57,7 +60,8 @@ class TableUnit:
 
     @property
     def points(self) -> range:
-        return self.settings.start_points
+        """The start points, or as many places as there are own hand-overs."""
+        return range(len(self.handovers)) if self.handovers else self.settings.start_points
 
     @property
     def is_made(self) -> bool:
@@ -76,6 +80,25 @@ def list_units(
         for week in weeks
         for shape in shapes
     ]
+
+
+def list_own_units(
+    folder: Path,
+    params: Params,
+    weeks: Sequence[ReplayedWeek],
+    handovers: Mapping[ChainShape, Sequence[int]],
+) -> list[TableUnit]:
+    """List the tables of the site's own hand-overs, which began at these instants."""
+    under = folder / "tables" / _hash_cluster(params)
+    units = []
+    for week in weeks:
+        for shape, starts in handovers.items():
+            points = tuple(sorted({at for at in starts if week.since <= at < week.until}))
+            if points:
+                digest = hashlib.sha256(repr(points).encode()).hexdigest()[:12]
+                path = under / shape.folder / f"{week.name}.own-{digest}.npz"
+                units.append(TableUnit(shape, week, path, points))
+    return units
 
 
 def make_units(
@@ -145,6 +168,7 @@ def remove_old_tables(folder: Path, units: Iterable[TableUnit]) -> None:
             shutil.rmtree(made, ignore_errors=True)
             continue
         for file in made.iterdir():
+            # Those of own hand-overs are called by their week, too.
             if file.name.lstrip(".").split(".")[0] not in kept:
                 remove_path(file)
 
@@ -166,7 +190,7 @@ class _UnitMaker:
         plan = build_unit_plan(self._params, jobs, unit)
         _remove_stale_blocks(path, plan)
         try:
-            table = _find_made_table(path, plan) or build_table(plan, path).table
+            table = _find_made_table(path, plan) or _build_unit_table(unit, plan)
         except NoEpisodes as error:
             write_whole(path.with_suffix(_NOTHING), f"{error}\n")
             return len(points)
@@ -193,7 +217,7 @@ def build_unit_plan(params: Params, jobs: Sequence[SimJob], unit: TableUnit) -> 
         params,
         unit.settings,
         trace=f"history {unit.week.name}",
-        trace_sha256=hashlib.sha256(repr(jobs).encode()).hexdigest(),
+        trace_sha256=hashlib.sha256(repr((jobs, unit.handovers)).encode()).hexdigest(),
     )
     return TablePlan(params, jobs, unit.settings, about)
 
@@ -210,6 +234,17 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _build_unit_table(unit: TableUnit, plan: TablePlan) -> EpisodeTable:
+    if not unit.handovers:
+        return build_table(plan, unit.path).table
+    builder = EpisodeBuilder(plan.params, plan.jobs, plan.settings)
+    table = builder.build_table(unit.handovers, plan.about)
+    if not len(table):
+        raise NoEpisodes(f"none of {len(unit.handovers)} hand-overs could be simulated")
+    table.save(unit.path)
+    return table
 
 
 def _join_weeks(tables: Sequence[EpisodeTable]) -> EpisodeTable:
