@@ -74,20 +74,21 @@ def promote_model(
         list[Path] | None,
         typer.Argument(
             metavar="[E.npz...]",
-            help="Episode tables of the newest days, on which neither version was trained.",
+            help="Episode tables of the newest days, on which no compared version was trained.",
         ),
     ] = None,
     *,
     force: Annotated[
-        bool, typer.Option(help="Put the version in use without comparing the two.")
+        bool, typer.Option(help="Put the version in use without a comparison.")
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a version in use: from then on models/NAME means this version.
 
-    If another version is in use, the new version must be better on episode tables of days that
-    neither was trained on. Better means that the 95 % interval of the difference in cost lies below
+    The new version must be better on episode tables of days that it was not trained on: better than
+    the version in use, which was not trained on them either, or without one better than the twin
+    and the rule quantile. Better means that the 95 % interval of the difference in cost lies below
     zero. If the new version is not better, nothing changes, and the exit code is 1.
     """
     from mirage.judging import model_promotion

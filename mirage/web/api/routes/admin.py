@@ -126,8 +126,9 @@ def promote_model(
 ) -> schemas.Evidence:
     """Put a version in use if it beats the version in use now.
 
-    Both are judged on tables that neither has seen. The 95 % interval of the difference in cost has
-    to lie below zero. Otherwise the answer is 409 with the figures.
+    Both are judged on tables that neither has seen. The first version of a name has to beat the
+    better of the twin and `quantile`. The 95 % interval of the difference in cost has to lie below
+    zero. Otherwise the answer is 409 with the figures.
     """
     if_match(lambda: get_models(context, admin))
     review = promotion_requests.promote_model(

@@ -124,7 +124,7 @@ class Promote(RequestBody):
 class Evidence(WireModel):
     """The evidence for a promotion of a model.
 
-    All fields of the comparison are null if no version was in use, or if the promotion was forced.
+    All fields of the comparison are null if the promotion was forced, or if the version was in use.
     """
 
     model: str = Field(examples=["models/ensemble/3"])
@@ -133,10 +133,18 @@ class Evidence(WireModel):
     )
     promoted: bool = Field(examples=[True])
     forced: bool = Field(examples=[False])
+    compared_with: str | None = Field(
+        None,
+        description="The version in use; without one, the better of the twin and `quantile`.",
+        examples=["models/ensemble/2"],
+    )
+    why: str = Field("", description="The comparison in words.", examples=[""])
     cost_h: float | None = Field(None, description="The mean cost of a hand-over.", examples=[1.1])
     cost_before_h: float | None = Field(None, examples=[1.4])
     difference_h: float | None = Field(
-        None, description="The cost of the new version minus that of the old one.", examples=[-0.3]
+        None,
+        description="The cost of the new version minus that of what it is compared with.",
+        examples=[-0.3],
     )
     difference_h_ci: tuple[float, float] | None = Field(
         None,

@@ -1,0 +1,59 @@
+"""Checks whether the site learns: the last run, and a model that waits for an admin."""
+
+import time
+from contextlib import closing
+
+from mirage.cli.doctor.finding import Severity
+from mirage.config.settings import Settings
+from mirage.database.jobs import snapshots
+from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.challenges import ChallengeState
+from mirage.database.learning.learning_runs import RunState
+from mirage.database.operations import clusters
+from mirage.domain.time_units import DAY_S
+from mirage.reports.learning_status import explain_run
+from mirage.service import database_setup
+from mirage.web.formatting import format_day
+
+_TIMER = "timer"
+_LATE_S = 2 * DAY_S
+"""Runs are looks of each night: two nights without one are too many."""
+
+
+def check_learning(settings: Settings) -> tuple[Severity, str]:
+    """Check whether the last run of learning went well, and whether a model waits for an admin."""
+    if settings.learn.schedule == "off":
+        return Severity.GOOD, "learn.schedule is off: nothing is learned by itself"
+    now = int(time.time())
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
+        ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
+        cluster_id = ids.get(settings.cluster.name, 0)
+        watched_since = snapshots.find_first_taken_at(tx, cluster_id)
+        runs = learning_runs.read_runs(tx, cluster_id, most=1)
+        challenge = challenges.find_standing_challenge(tx, cluster_id)
+    if not runs:
+        return _judge_absence("no run of learning yet", watched_since, settings, now)
+    last = runs[0]
+    sentence = f"the last run began {format_day(last.begun_at, now)} UTC: {explain_run(last)}"
+    if last.state is RunState.FAILED:
+        return Severity.WARNING, sentence
+    if challenge is not None and challenge.state is ChallengeState.PROPOSED:
+        return Severity.WARNING, (
+            f"{challenge.model} waits for an admin since {format_day(challenge.judged_at or now)} "
+            "UTC: promote or decline it on the page Admin"
+        )
+    return _judge_absence(sentence, last.begun_at, settings, now)
+
+
+def _judge_absence(
+    sentence: str, since: int | None, settings: Settings, now: int
+) -> tuple[Severity, str]:
+    """Warn if no run began for two nights, although the service has watched that long."""
+    if since is None or now - since < _LATE_S:
+        return Severity.GOOD, sentence
+    remedy = (
+        "run `systemctl enable --now mirage-learn.timer`, or set learn.schedule"
+        if settings.learn.schedule == _TIMER
+        else "the service starts one each night: see its log"
+    )
+    return Severity.WARNING, f"{sentence}; none since for two nights: {remedy}"
