@@ -136,7 +136,7 @@ def _print_document(document: dict[str, Any], console: Console) -> None:
     console.print(f"[bold]{escape(document['sentence'])}[/bold]", soft_wrap=True)
     if document.get("reason"):
         console.print(escape(f"Reason: {document['reason']}."), soft_wrap=True)
-    for sentence in document.get("history", {}).get("sentences", ()):
+    for sentence in (*document.get("settled", ()), *_list_history(document)):
         console.print(escape(sentence), soft_wrap=True)
     for shape in document.get("shapes", ()):
         console.print(escape(f"Learned for {shape['name']} ({shape['why']})."), soft_wrap=True)
@@ -144,6 +144,10 @@ def _print_document(document: dict[str, Any], console: Console) -> None:
         console.print(_render_figures(document))
     if "plan" in document:
         console.print(_render_plan(document))
+
+
+def _list_history(document: dict[str, Any]) -> list[str]:
+    return list(document.get("history", {}).get("sentences", ()))
 
 
 def _render_figures(document: dict[str, Any]) -> Table:

@@ -2,8 +2,9 @@
 keeps."""
 
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, Nothing
 from mirage.lab.learning.learning_run import LearningRun
 from mirage.lab.learning.reasons import LearningPast, LearningReason, find_reason
 from mirage.lab.learning.run_folder import AlreadyLearning
+from mirage.lab.learning.settling import settle_models
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 
@@ -31,35 +33,62 @@ def run_learning(request: LearnRequest, output: StudyOutput) -> Document:
     are kept whatever ends the run, and the next run goes on from them.
     """
     with request.folder.lock():
+        _check_other_hosts(request)
+        with _recording_faults(request, "models are judged on newer days"):
+            settled = settle_models(request, output)
         reason = read_reason(request)
-        run_id = _begin_run(request, reason)
-        if not reason.is_given:
-            document = {"sentence": f"There is nothing to learn today: {reason.text}."}
-            return _finish_run(request, run_id, RunState.NOTHING_TO_DO, document)
+        run_id = _begin_run(request, reason.text if reason.is_given else "")
         learning = LearningRun(request, output)
-        try:
-            state, document = RunState.DONE, learning.learn()
-        except NothingToLearn as error:
-            request.folder.delete_run()
-            state = RunState.NOTHING_TO_DO
-            document = learning.build_document() | {"sentence": str(error)}
-        except BudgetSpent as error:
-            state = RunState.INTERRUPTED
-            document = learning.build_document() | {"sentence": str(error)}
-        except KeyboardInterrupt:
-            document = learning.build_document() | {"sentence": "The run was interrupted."}
-            _finish_run(request, run_id, RunState.INTERRUPTED, document)
+        with _recording_faults(request, reason.text, run_id, learning.build_document):
+            state, document = _learn(request, learning, reason)
+        outcome = {"settled": settled, "reason": reason.text} | document
+        return _finish_run(request, run_id, state, outcome)
+
+
+def _learn(
+    request: LearnRequest, learning: LearningRun, reason: LearningReason
+) -> tuple[RunState, Document]:
+    """Learn if there is a reason, and return what came of it."""
+    if not reason.is_given:
+        sentence = f"There is nothing to learn today: {reason.text}."
+        return RunState.NOTHING_TO_DO, {"sentence": sentence}
+    try:
+        return RunState.DONE, learning.learn()
+    except NothingToLearn as error:
+        request.folder.delete_run()
+        return RunState.NOTHING_TO_DO, learning.build_document() | {"sentence": str(error)}
+    except BudgetSpent as error:
+        return RunState.INTERRUPTED, learning.build_document() | {"sentence": str(error)}
+
+
+@contextmanager
+def _recording_faults(
+    request: LearnRequest,
+    reason: str,
+    run_id: int | None = None,
+    build_document: Callable[[], Document] = dict,
+) -> Iterator[None]:
+    """Keep what ended the body early in the database, as a failed or an interrupted run.
+
+    A fault of the site is raised as MirageError. Without `run_id` a run of its own is kept.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = run_id or _begin_run(request, reason)
+        document = build_document() | {"sentence": "The run was interrupted."}
+        _finish_run(request, kept, RunState.INTERRUPTED, document)
+        raise
+    except Exception as error:
+        fault = _explain_fault(error)
+        # A disk that is full may refuse this, too; the fault itself is what people must read.
+        with suppress(StoreError):
+            kept = run_id or _begin_run(request, reason)
+            document = build_document() | {"error": str(fault or error)}
+            _finish_run(request, kept, RunState.FAILED, document)
+        if fault is None or fault is error:
             raise
-        except Exception as error:
-            fault = _explain_fault(error)
-            document = learning.build_document() | {"error": str(fault or error)}
-            # A disk that is full may refuse this, too; the fault itself is what people must read.
-            with suppress(StoreError):
-                _finish_run(request, run_id, RunState.FAILED, document)
-            if fault is None:
-                raise
-            raise fault from error
-        return _finish_run(request, run_id, state, document)
+        raise fault from error
 
 
 def _explain_fault(error: Exception) -> MirageError | None:
@@ -67,9 +96,8 @@ def _explain_fault(error: Exception) -> MirageError | None:
     if isinstance(error, MirageError):
         return error
     if isinstance(error, OSError):
-        return InputError(
-            f"learning cannot go on: {error.filename or ''} {error.strerror or error}"
-        )
+        what = f"{error.filename}: " if error.filename else ""
+        return InputError(f"learning cannot go on: {what}{error.strerror or error}")
     if isinstance(error, MemoryError | BrokenProcessPool):
         return MirageError(
             "learning ran out of memory: lower learn.weeks, or give its unit more (MemoryMax)"
@@ -113,6 +141,7 @@ def read_reason(request: LearnRequest) -> LearningReason:
     trained = (run.document.get("trained_at") for run in runs if run.state is RunState.DONE)
     past = LearningPast(
         trained_at=next((int(at) for at in trained if at), None),
+        has_model=request.champion is not None,
         challenger=None if standing is None else standing.model,
         proposed_at=0 if standing is None else standing.proposed_at,
         interrupted_at=request.folder.find_open_run(request.now),
@@ -122,19 +151,26 @@ def read_reason(request: LearnRequest) -> LearningReason:
     )
 
 
-def _begin_run(request: LearnRequest, reason: LearningReason) -> int:
-    """Store that a run begins. Raises AlreadyLearning if one goes on on another host."""
+def _check_other_hosts(request: LearnRequest) -> None:
+    """Raises AlreadyLearning if another host learns from this database.
+
+    This host's own runs hold the lock of the folder, so one that is stored as running was killed.
+    """
+    if not request.store.is_shared or request.folder.find_open_run(request.now) is not None:
+        return
+    with request.store.read() as tx:
+        cluster_id = find_cluster_id(tx, request.cluster) or 0
+        newest = next(iter(learning_runs.read_runs(tx, cluster_id, most=1)), None)
+    if newest is None or newest.state is not RunState.RUNNING:
+        return
+    if request.now < newest.begun_at + 2 * request.budget.wall_s:
+        raise AlreadyLearning("another host learns from this database: wait for its end")
+
+
+def _begin_run(request: LearnRequest, reason: str) -> int:
     with request.store.begin() as tx:
         cluster_id = clusters.ensure_cluster(tx, request.cluster)
-        newest = next(iter(learning_runs.read_runs(tx, cluster_id, most=1)), None)
-        # This host's own runs hold the lock of the folder, so one stored as running was killed.
-        is_elsewhere = request.store.is_shared and request.folder.find_open_run(request.now) is None
-        if newest is not None and newest.state is RunState.RUNNING and is_elsewhere:
-            over = newest.begun_at + 2 * request.budget.wall_s
-            if request.now < over:
-                raise AlreadyLearning("another host learns from this database: wait for its end")
-        text = reason.text if reason.is_given else ""
-        return learning_runs.begin_run(tx, cluster_id, at=request.now, reason=text)
+        return learning_runs.begin_run(tx, cluster_id, at=request.now, reason=reason)
 
 
 def _finish_run(

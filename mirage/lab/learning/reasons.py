@@ -1,14 +1,15 @@
-"""Says whether there is a reason to learn today."""
+"""Says whether there is something to learn today, in words that follow "reason:"."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mirage.domain.time_units import DAY_S
+from mirage.judging.learning_reason import DayLosses, find_reason_to_learn
 
 
 @dataclass(frozen=True, slots=True)
 class LearningReason:
-    """Whether there is something to learn, and why, in words after a colon."""
+    """Whether there is something to learn, and why or why not."""
 
     is_given: bool
     text: str
@@ -20,14 +21,16 @@ class LearningPast:
 
     trained_at: int | None
     """When the last training ended; None: nothing has been trained."""
+    has_model: bool = False
+    """Whether a model of the site is in use."""
     challenger: str | None = None
     """The model that stands for promotion; None: there is none."""
     proposed_at: int = 0
-    """Since when it decides in shadow."""
+    """Since when it stands."""
     interrupted_at: int | None = None
     """When the run began that was interrupted and can go on; None: there is none."""
-    lost_band: str | None = None
-    """Why the forecast of the model in use is no longer good enough; None: it is."""
+    losses: DayLosses | None = None
+    """Of the forecasts of the model in use; None: there are none."""
 
 
 def find_reason(past: LearningPast, *, forced: bool, every_days: int, now: int) -> LearningReason:
@@ -39,20 +42,18 @@ def find_reason(past: LearningPast, *, forced: bool, every_days: int, now: int) 
         return LearningReason(True, "asked for by --now")
     if past.challenger is not None:
         since = _format(past.proposed_at)
-        return LearningReason(False, f"{past.challenger} decides in shadow since {since}")
-    if past.trained_at is None:
-        return LearningReason(True, "no model of this site has been trained yet")
-    return _find_change(past, past.trained_at, every_days, now)
-
-
-def _find_change(past: LearningPast, trained_at: int, every_days: int, now: int) -> LearningReason:
-    days = (now - trained_at) // DAY_S
-    if days >= every_days:
-        return LearningReason(True, f"{days} days have passed since the last training")
-    if past.lost_band is not None:
-        return LearningReason(True, past.lost_band)
-    due = _format(trained_at + every_days * DAY_S)
-    return LearningReason(False, f"the last training was {days} days ago, the next is due on {due}")
+        return LearningReason(False, f"{past.challenger} stands for promotion since {since}")
+    reason = find_reason_to_learn(
+        has_model=past.has_model,
+        last_trained_at=past.trained_at,
+        losses=past.losses,
+        every_days=every_days,
+        now=now,
+    )
+    if reason is not None:
+        return LearningReason(True, reason)
+    due = _format((past.trained_at or now) + every_days * DAY_S)
+    return LearningReason(False, f"the next training is due on {due}")
 
 
 def _format(at: int) -> str:
