@@ -1,4 +1,4 @@
-"""A site's accounting of some weeks as `sacct` prints it, from a simulated cluster of eight nodes."""
+"""A site's accounting of some weeks as `sacct` prints it: a simulated cluster of eight nodes."""
 
 from collections.abc import Iterable
 from pathlib import Path
