@@ -14,6 +14,7 @@ from sqlalchemy import Connection, inspect, select, text
 
 from mirage.database.chains import chains
 from mirage.database.jobs import job_history, snapshots
+from mirage.database.learning import challenges, learning_runs
 from mirage.database.operations import clusters
 from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
@@ -321,3 +322,16 @@ def test_of_chains_of_before_nobody_has_said_how_often_links_give_nodes_back(
     schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         assert chains.get_chain(tx, 1, CHAIN.chain_id).max_returns is None
+
+
+def test_a_database_of_before_learns_nothing_until_then(empty_database_url: str) -> None:
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS, "0250")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        tx.execute(_OLDER_CHAIN, {"chain_id": CHAIN.chain_id, "price": 0.5})
+    schema_migrations.upgrade_schema(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        assert learning_runs.read_runs(tx, 1, most=9) == []
+        assert challenges.find_standing_challenge(tx, 1) is None
+        challenges.start_challenge(tx, 1, model="models/site-lab/1", champion=None, at=9)
+        assert chains.get_chain(tx, 1, CHAIN.chain_id).overlap_price == 0.5

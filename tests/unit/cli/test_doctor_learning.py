@@ -1,0 +1,98 @@
+"""What `mirage doctor` says of learning."""
+
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+from time import time
+
+import pytest
+
+from mirage.cli.doctor.finding import Severity
+from mirage.cli.doctor.learning_checks import check_learning
+from mirage.config.settings import Settings
+from mirage.database.jobs import snapshots
+from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.challenges import ChallengeState
+from mirage.database.learning.learning_runs import RunState
+from mirage.database.operations import clusters
+from mirage.database.schema.engine import Store
+
+DAY_S = 86400
+
+
+@pytest.fixture
+def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    return Settings.model_validate({"database": {"url": f"sqlite:///{tmp_path}/mirage.db"}})
+
+
+def watched(settings: Settings, days: float) -> None:
+    with closing(Store(settings.database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        snapshots.add_snapshot(tx, cluster_id, int(time() - days * DAY_S), {})
+
+
+def run(settings: Settings, state: RunState, *, days_ago: float = 0.5, error: str = "") -> None:
+    with closing(Store(settings.database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        at = int(time() - days_ago * DAY_S)
+        run_id = learning_runs.begin_run(tx, cluster_id, at=at, reason="no model")
+        document = {"error": error} if error else {"summary": "nothing was better"}
+        learning_runs.finish_run(tx, run_id, at=at + 60, state=state, document=document)
+
+
+def test_a_new_installation_has_time(settings: Settings) -> None:
+    assert check_learning(settings) == (Severity.GOOD, "no run of learning yet")
+    watched(settings, 1)
+    assert check_learning(settings) == (Severity.GOOD, "no run of learning yet")
+
+
+def test_one_that_never_learned_is_told_how(settings: Settings) -> None:
+    watched(settings, 3)
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.WARNING
+    assert "systemctl enable --now mirage-learn.timer" in words
+
+
+def test_learning_that_is_off_is_off(settings: Settings) -> None:
+    watched(settings, 30)
+    off = settings.model_copy(
+        update={"learn": settings.learn.model_copy(update={"schedule": "off"})}
+    )
+    assert check_learning(off)[0] is Severity.GOOD
+
+
+def test_a_run_that_failed_says_why(settings: Settings) -> None:
+    run(settings, RunState.FAILED, error="the disk is full")
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.WARNING
+    assert words.endswith("it failed: the disk is full")
+
+
+def test_a_run_that_went_well_is_told_and_one_of_last_week_is_too_old(settings: Settings) -> None:
+    run(settings, RunState.DONE)
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.GOOD
+    assert words.endswith("nothing was better")
+
+
+def test_runs_that_have_ceased_are_missed(settings: Settings) -> None:
+    run(settings, RunState.DONE, days_ago=7)
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.WARNING
+    assert "none since for two nights" in words
+
+
+def test_a_proposal_waits(settings: Settings) -> None:
+    run(settings, RunState.DONE)
+    with closing(Store(settings.database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
+        challenge_id = challenges.start_challenge(
+            tx, cluster_id, model="models/site-cluster/1", champion=None, at=int(time())
+        )
+        challenges.close_challenge(
+            tx, challenge_id, state=ChallengeState.PROPOSED, at=int(time()), evidence={}
+        )
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.WARNING
+    assert words.startswith("models/site-cluster/1 waits for an admin since")
