@@ -5,7 +5,6 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.history.workloads.replay import Replay
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.episodes.generation import parallel
 from mirage.lab.learning import candidates, site_replay, week_tables
 from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
 from mirage.lab.learning.chain_shapes import (
@@ -26,7 +26,13 @@ from mirage.lab.learning.chain_shapes import (
 )
 from mirage.lab.learning.history_facts import WEEK_S, HistoryFacts, count_days, list_weeks
 from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
-from mirage.lab.learning.run_budget import Paces, RunPlan, check_days, plan_run
+from mirage.lab.learning.run_budget import (
+    Paces,
+    RunPlan,
+    build_plan,
+    check_days,
+    plan_run,
+)
 from mirage.lab.learning.run_folder import (
     keep_stage,
     move_folder,
@@ -34,7 +40,6 @@ from mirage.lab.learning.run_folder import (
     write_json,
 )
 from mirage.lab.learning.week_tables import TableUnit
-from mirage.lab.simulation.log_waits import compare_waits
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import LEAD_IN_S
@@ -49,6 +54,7 @@ SHAPES_STAND_S = 90 * DAY_S
 """Shapes of chain stay for so long, since tables of other shapes are made from the beginning."""
 KEPT_VERSIONS = 3
 """Candidates of so many runs are kept of each family."""
+_VERDICT = "verdict.json"
 _PLACING = "placing.json"
 """The file of a run that has the version of the model that it puts forward."""
 
@@ -77,18 +83,27 @@ class LearningRun:
         self._check_models_folder()
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
+        stage = self._folder.run / _VERDICT
+        kept = read_json(stage)
+        if kept is None:
+            self._reach_verdict(plan, str(begun["version"]), families)
+            write_json(stage, self.build_document())
+        else:
+            self._document |= kept
+        self._clean_up(plan)
+        return self.build_document()
+
+    def _reach_verdict(self, plan: RunPlan, version: str, families: Sequence[FamilyName]) -> None:
+        """Make the tables, train, judge, and put the best candidate forward."""
         with self._time_stage("tables"):
             self._make_tables(plan)
         tables = week_tables.load_shape_tables(plan.units)
         if not tables:
             raise NothingToLearn("No hand-over of these weeks could be simulated to its end.")
-        version = str(begun["version"])
         judged = self._train_and_judge(tables, plan, version, families)
         best = judged.find_best([n for n in judged.figures if n.startswith(f"{MODELS}/candidate-")])
         self._document |= self._put_forward(best, judged, tables, version)
         self._document["trained_at"] = self._request.now
-        self._clean_up(plan)
-        return self.build_document()
 
     def plan(self) -> RunPlan:
         """Read the history, choose the shapes, and plan the run. Raises NothingToLearn."""
@@ -109,32 +124,28 @@ class LearningRun:
         if too_few := check_days(weeks, facts.days, limit_s):
             raise NothingToLearn(" ".join([too_few, *facts.list_sentences()[1:]]))
         with self._time_stage("comparing waits"):
-            self._check_waits(self._taken, chosen.shapes, facts)
+            self._check_waits(history, chosen.shapes, facts)
         units = week_tables.list_units(self._folder.path, request.params, weeks, chosen.shapes)
-        plan = self._keep_plan(plan_run(units, families, self._paces, request.budget))
+        plan = self._keep_plan(units, families)
         self._document["plan"] = plan.build_document()
-        self._notes += plan.notes
         return plan
 
-    def _keep_plan(self, plan: RunPlan) -> RunPlan:
+    def _keep_plan(self, units: Sequence[TableUnit], families: Sequence[FamilyName]) -> RunPlan:
         """Return the plan with which the run began: by now more weeks may fit, and candidates that
         are trained already have learned from the weeks of the first plan."""
-        if self._scratch is not None:
-            return plan
-        kept = keep_stage(
-            self._folder.run / "plan.json",
-            lambda: {
-                "weeks": [week.name for week in plan.weeks],
-                "families": list(plan.families),
-                "notes": list(plan.notes),
-            },
-        )
-        return replace(
-            plan,
-            units=tuple(unit for unit in plan.units if unit.week.name in kept["weeks"]),
-            families=tuple(map(FamilyName, kept["families"])),
-            notes=tuple(kept["notes"]),
-        )
+        budget, stage = self._request.budget, self._folder.run / "plan.json"
+        kept = None if self._scratch is not None else read_json(stage)
+        if kept is not None:
+            taken = [unit for unit in units if unit.week.name in kept["weeks"]]
+            return build_plan(
+                taken, [f for f in families if f in kept["families"]], self._paces, budget
+            )
+        plan = plan_run(units, families, self._paces, budget)
+        self._notes += plan.notes
+        if self._scratch is None:
+            weeks = [week.name for week in plan.weeks]
+            write_json(stage, {"weeks": weeks, "families": list(plan.families)})
+        return plan
 
     def build_document(self) -> Document:
         """Return what is known so far."""
@@ -189,7 +200,7 @@ class LearningRun:
         return chosen
 
     def _check_waits(
-        self, taken: Replay, shapes: Sequence[ChainShape], facts: HistoryFacts
+        self, history: Path, shapes: Sequence[ChainShape], facts: HistoryFacts
     ) -> None:
         """Raises NothingToLearn if jobs wait for other spans in the replay than they did at the
         site, by the rule of the shadow report. Forced, the run goes on and proposes nothing."""
@@ -197,8 +208,7 @@ class LearningRun:
         params = self._request.params
 
         def compare() -> Mapping[str, Any]:
-            compared = compare_waits(taken, params, since)
-            return {name: asdict(waits) for name, waits in compared.items()}
+            return parallel.run_apart(site_replay.compare_site_waits, history, params, since)
 
         stage = self._folder.run / "waits.json"
         kept = compare() if self._scratch is not None else keep_stage(stage, compare)
@@ -236,21 +246,20 @@ class LearningRun:
                 done += count
                 on_progress(count)
                 if done < points and time.monotonic() > self._deadline - reserved_s:
+                    self._paces.measure_tables(time.monotonic() - begun, done, processes)
                     raise BudgetSpent(
                         f"The budget of {self._request.budget.wall_s / 3600:.1f} h is spent: "
                         f"{done} of {points} hand-overs are simulated, and the next run goes on."
                     )
 
-            try:
-                week_tables.make_units(
-                    missing,
-                    self._request.params,
-                    self._taken.workload.jobs,
-                    processes,
-                    count_points,
-                )
-            finally:
-                self._paces.measure_tables(time.monotonic() - begun, done, processes)
+            week_tables.make_units(
+                missing,
+                self._request.params,
+                self._taken.workload.jobs,
+                processes,
+                count_points,
+            )
+        self._paces.measure_tables(time.monotonic() - begun, done, processes)
 
     def _train_and_judge(
         self,
@@ -318,7 +327,8 @@ class LearningRun:
         without it; it then learns from all weeks. Return the verdict."""
         rivals = [name for name in candidates.RULES if name in judged.figures]
         champion = f"{MODELS}/{self._request.site_name}"
-        if champion in judged.figures:
+        # A champion that has learned from these weeks looks too good: the days to come will tell.
+        if champion in judged.figures and champion not in judged.seen:
             rivals.append(champion)
         rival = judged.find_best(rivals)
         figures = (
@@ -399,9 +409,8 @@ class LearningRun:
         for made in sorted((self._folder.run / MODELS).glob("candidate-*/*")):
             if made.is_dir():
                 family = made.parent.name.removeprefix("candidate-")
-                kept = self._folder.candidates / family
-                _keep_candidate(made, kept)
-        write_json(self._folder.path / "verdict.json", self.build_document())
+                _keep_candidate(made, self._folder.candidates / family)
+        write_json(self._folder.path / _VERDICT, self.build_document())
         week_tables.remove_old_tables(self._folder.path, self._list_all_units(plan))
         self._folder.delete_run()
 

@@ -3,7 +3,7 @@ runs."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,26 +160,30 @@ def _fill_budget(
             return None
         taken = [unit for unit in units if unit.week in weeks[:count]]
         if _estimate(taken, families, paces, budget) <= _MARGIN * budget.wall_s:
-            missing = sum(len(unit.points) for unit in taken if not unit.is_made)
-            points = sum(len(unit.points) for unit in taken)
-            return RunPlan(
-                units=tuple(taken),
-                families=tuple(families),
-                tables_s=paces.estimate_tables_s(missing, budget.processes),
-                training_s=paces.estimate_training_s(families, points),
-                notes=tuple(_explain_left_out(units, taken, families)),
-            )
+            plan = build_plan(taken, families, paces, budget)
+            return replace(plan, notes=tuple(_explain_left_out(units, taken, families)))
     return None
+
+
+def build_plan(
+    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+) -> RunPlan:
+    """Build the plan that takes all these tables and families."""
+    missing = sum(len(unit.points) for unit in units if not unit.is_made)
+    points = sum(len(unit.points) for unit in units)
+    return RunPlan(
+        units=tuple(units),
+        families=tuple(families),
+        tables_s=paces.estimate_tables_s(missing, budget.processes),
+        training_s=paces.estimate_training_s(families, points),
+    )
 
 
 def _estimate(
     units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
 ) -> float:
-    missing = sum(len(unit.points) for unit in units if not unit.is_made)
-    points = sum(len(unit.points) for unit in units)
-    return paces.estimate_tables_s(missing, budget.processes) + paces.estimate_training_s(
-        families, points
-    )
+    plan = build_plan(units, families, paces, budget)
+    return plan.tables_s + plan.training_s
 
 
 def _explain_left_out(

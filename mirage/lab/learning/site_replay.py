@@ -1,6 +1,8 @@
 """The snapshot of the stored history, and its replay on the site's cluster file."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from mirage.history.workloads import replay
 from mirage.history.workloads.replay import LARGER, OTHER_PARTITION, Replay
 from mirage.lab.learning.history_facts import WEEK_S
 from mirage.lab.learning.learn_request import LearnRequest, NothingToLearn
+from mirage.lab.simulation.log_waits import compare_waits
 from mirage.lab.site_history import BEFORE_S, export_log
 from mirage.lab.study_output import StudyOutput
+from mirage.simulator.types import Params
 
 UNFIT_SHARE = 0.2
 """A cluster file does not fit if it has no place for this share of the jobs."""
@@ -56,6 +60,15 @@ def load_site_replay(request: LearnRequest, history: Path) -> Replay:
     if not taken.workload.jobs:
         raise NothingToLearn("No stored job can be replayed.")
     return taken
+
+
+def compare_site_waits(
+    history: Path, params: Params, since: Mapping[str, int]
+) -> dict[str, dict[str, Any]]:
+    """Compare how long jobs waited at the site and in the replay, by partition, as numbers by the
+    names of `LogWaits`."""
+    compared = compare_waits(replay.load_replay(history, params), params, since)
+    return {name: asdict(waits) for name, waits in compared.items()}
 
 
 def count_rows(taken: Replay) -> dict[str, Any]:
