@@ -16,7 +16,7 @@ from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, Nothing
 from mirage.lab.learning.learning_run import LearningRun
 from mirage.lab.learning.reasons import LearningPast, LearningReason, find_reason
 from mirage.lab.learning.run_folder import AlreadyLearning
-from mirage.lab.learning.settling import settle_models
+from mirage.lab.learning.settling import read_losses, settle_models
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 
@@ -144,6 +144,7 @@ def read_reason(request: LearnRequest) -> LearningReason:
         has_model=request.champion is not None,
         challenger=None if standing is None else standing.model,
         proposed_at=0 if standing is None else standing.proposed_at,
+        losses=read_losses(request),
         interrupted_at=request.folder.find_open_run(request.now),
     )
     return find_reason(

@@ -3,8 +3,9 @@ comes of it."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,12 @@ from mirage.judging.challenge import (
     judge_challenge,
     judge_champion,
 )
+from mirage.judging.learning_reason import DayLosses
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.lab.learning import site_replay, week_tables
 from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
+from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
 from mirage.lab.learning.run_folder import read_json, write_json
@@ -39,6 +42,7 @@ from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMod
 MOST_HANDOVERS = 1000
 """Of the site's own hand-overs so many, the newest ones, are replayed."""
 _SETTLED = "settled.json"
+_QUANTILE = RULES[1]
 _SAMPLE = 0
 """The owner of sample hand-overs. Owners of chains have numbers from 1."""
 
@@ -75,9 +79,33 @@ def settle_models(request: LearnRequest, output: StudyOutput) -> list[str]:
     is_champion_due = champion is not None and settled.get("covered", 0) < covered
     if challenge is None and not is_champion_due:
         return []
-    sentences = settling.settle(challenge, champion if is_champion_due else None)
-    write_json(request.folder.path / _SETTLED, {"covered": covered, "sentences": sentences})
-    return sentences
+    judged = settling.settle(challenge, champion if is_champion_due else None)
+    losses = judged.losses if is_champion_due else settled.get("losses")
+    write_json(request.folder.path / _SETTLED, {"covered": covered, "losses": losses})
+    return judged.sentences
+
+
+def read_losses(request: LearnRequest) -> DayLosses | None:
+    """Read how good the forecasts of the champion were on the newest days, by the last look; None
+    if that is not known."""
+    settled = read_json(request.folder.path / _SETTLED) or {}
+    losses = settled.get("losses")
+    if not losses or losses["champion_model"] != request.champion:
+        return None
+    return DayLosses(
+        day=np.array(losses["day"], dtype=np.int64),
+        champion=np.array(losses["champion"], dtype=np.float64),
+        quantile=np.array(losses["quantile"], dtype=np.float64),
+    )
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What came of a look."""
+
+    sentences: list[str] = field(default_factory=list)
+    losses: dict[str, Any] | None = None
+    """The forecasts of the champion by day, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +117,19 @@ class _Settling:
     """Until when whole weeks can be replayed."""
     output: StudyOutput
 
-    def settle(self, challenge: Challenge | None, champion: str | None) -> list[str]:
+    def settle(self, challenge: Challenge | None, champion: str | None) -> _Settled:
         """Judge the champion first, then the challenger, each if it is given."""
         request, mode = self.request, PromotionMode(self.request.rules.promote)
-        sentences = []
+        settled = _Settled()
+        sentences = settled.sentences
         with tempfile.TemporaryDirectory(prefix="settle-", dir=request.folder.path) as name:
             scratch = Path(name)
             if champion is not None:
                 since = self._find_champion_since(champion)
-                outcomes = self._collect(since, {CHAMPION: champion}, scratch / CHAMPION)
-                if outcomes is not None:
-                    verdict = judge_champion(outcomes)
+                tables, owners = self._load_tables(since, scratch / CHAMPION)
+                if tables:
+                    settled.losses = self._measure_losses(champion, tables, owners)
+                    verdict = judge_champion(self._judge({CHAMPION: champion}, tables, owners))
                     is_taken_back = self.promoter.settle_champion(
                         verdict, mode=mode, now=request.now
                     )
@@ -110,16 +140,16 @@ class _Settling:
                     CHALLENGER: challenge.model,
                     CHAMPION: self.promoter.find_champion() or AUTO,
                 }
-                outcomes = self._collect(challenge.proposed_at, names, scratch / CHALLENGER)
-                if outcomes is not None:
-                    verdict = judge_challenge(outcomes)
+                tables, owners = self._load_tables(challenge.proposed_at, scratch / CHALLENGER)
+                if tables:
+                    verdict = judge_challenge(self._judge(names, tables, owners))
                     judgement = self.promoter.settle_challenge(
                         challenge, verdict, mode=mode, now=request.now
                     )
                     sentences.append(
                         f"{challenge.model} was judged ({judgement}): it {verdict.explain()}."
                     )
-        return sentences
+        return settled
 
     def _find_champion_since(self, champion: str) -> int:
         """Find from when on the champion is judged: the newest days, after all that it learned."""
@@ -128,17 +158,35 @@ class _Settling:
         learned = [until for name, until in scope.learned if name == self.request.params.name]
         return max(newest, *learned) if learned else newest
 
-    def _collect(
-        self, since: int, names: Mapping[str, str], scratch: Path
-    ) -> ChallengeOutcomes | None:
-        """Collect the costs of policies, by their role, on the hand-overs since an instant.
+    def _measure_losses(
+        self, champion: str, tables: Mapping[Path, EpisodeTable], owners: Ints
+    ) -> dict[str, Any]:
+        """Measure by day how good the forecasts of the champion and of `quantile` were."""
+        policies = {
+            CHAMPION: registry.load_model(champion, self.request.models),
+            _QUANTILE: registry.get_policy(_QUANTILE),
+        }
+        losses = {
+            role: np.concatenate([measure_losses(table, policy) for table in tables.values()])
+            for role, policy in policies.items()
+        }
+        days = DayLosses.from_forecasts(
+            start_point=np.concatenate([table.start_point for table in tables.values()]),
+            owner=owners,
+            champion=losses[CHAMPION],
+            quantile=losses[_QUANTILE],
+        )
+        return {
+            "champion_model": champion,
+            "day": days.day.tolist(),
+            "champion": days.champion.tolist(),
+            "quantile": days.quantile.tolist(),
+        }
 
-        None if no hand-over since then can be replayed.
-        """
-        scratch.mkdir()
-        tables, owners = self._load_tables(since, scratch)
-        if not tables:
-            return None
+    def _judge(
+        self, names: Mapping[str, str], tables: Mapping[Path, EpisodeTable], owners: Ints
+    ) -> ChallengeOutcomes:
+        """Compute the costs of policies, by their role, and of the rules, on these tables."""
         request = EvaluationRequest(
             paths=list(tables),
             tables=list(tables.values()),
@@ -160,7 +208,8 @@ class _Settling:
 
     def _load_tables(self, since: int, scratch: Path) -> tuple[dict[Path, EpisodeTable], Ints]:
         """Make and load the tables of the days since an instant, and the owner of each hand-over:
-        sample hand-overs every six hours, and the site's own."""
+        sample hand-overs every six hours, and the site's own. There may be none."""
+        scratch.mkdir()
         request, folder = self.request, self.request.folder.path
         history = scratch / "history.parquet"
         site_replay.export_history(request, history, self.output)
