@@ -2,14 +2,14 @@
 comes of it."""
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mirage.database.chains.chain_shapes import OwnedHandover, read_owned_handovers
+from mirage.database.chains import chains
 from mirage.database.jobs import job_history
 from mirage.database.learning.challenges import Challenge
 from mirage.domain.arrays import Ints
@@ -222,7 +222,7 @@ class _Settling:
         own = self._list_own_handovers(since)
         samples = week_tables.list_units(folder, request.params, weeks, self.shapes)
         owned = week_tables.list_own_units(
-            folder, request.params, weeks, {s: [h.at for h in rows] for s, rows in own.items()}
+            folder, request.params, weeks, {s: list(starts) for s, starts in own.items()}
         )
         missing = [unit for unit in (*samples, *owned) if not unit.is_made]
         points = sum(len(unit.points) for unit in missing)
@@ -235,7 +235,8 @@ class _Settling:
                 on_progress,
             )
         tables, owners = {}, []
-        numbers = _number_owners(own.values())
+        uids = sorted({uid for starts in own.values() for uid in starts.values()})
+        numbers = {uid: number for number, uid in enumerate(uids, start=1)}
         for shape, table in week_tables.load_shape_tables(samples).items():
             newer = _select_since(table, since)
             tables[scratch / f"{shape.folder}.npz"] = newer
@@ -243,27 +244,23 @@ class _Settling:
         for unit in owned:
             for table in _load_own_table(unit):
                 tables[scratch / f"{unit.shape.folder}-{unit.path.name}"] = table
-                uids = {row.at: row.uid for row in own[unit.shape]}
-                owners.append(np.array([numbers[uids[at]] for at in table.start_point.tolist()]))
+                starts = own[unit.shape]
+                owners.append(np.array([numbers[starts[at]] for at in table.start_point.tolist()]))
         kept = {path: table for path, table in tables.items() if len(table)}
         return kept, np.concatenate([np.zeros(0), *owners]).astype(np.int64)
 
-    def _list_own_handovers(self, since: int) -> dict[ChainShape, list[OwnedHandover]]:
-        """List the hand-overs of the site's chains of these shapes, the newest ones."""
+    def _list_own_handovers(self, since: int) -> dict[ChainShape, dict[int, int]]:
+        """List the hand-overs of the site's chains of these shapes, the newest ones: the owner's
+        uid by the predecessor's start."""
         with self.request.store.read() as tx:
-            rows = read_owned_handovers(
-                tx, self.promoter.cluster_id, since=since, until=self.covered
-            )
-        newest = rows[-MOST_HANDOVERS:]
-        return {
-            shape: [
-                row
-                for row in newest
-                if (row.partition, row.nodes, row.time_limit_s)
-                == (shape.partition, shape.nodes, shape.time_limit_s)
-            ]
-            for shape in self.shapes
-        }
+            rows = chains.list_handovers(tx, self.promoter.cluster_id, since)
+        own: dict[ChainShape, dict[int, int]] = {shape: {} for shape in self.shapes}
+        alike = {(s.partition, s.nodes, s.time_limit_s): s for s in self.shapes}
+        for chain, link, _ in rows[-MOST_HANDOVERS:]:
+            shape = alike.get((link.partition, link.nodes, link.time_limit_s or 0))
+            if shape is not None and since <= (link.start or 0) < self.covered:
+                own[shape][link.start or 0] = chain.uid
+        return own
 
 
 def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:
@@ -273,9 +270,3 @@ def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:
 def _select_since(table: EpisodeTable, since: int) -> EpisodeTable:
     rows = np.flatnonzero(table.start_point >= since)
     return table.select_episodes(rows, table.about)
-
-
-def _number_owners(groups: Iterable[Sequence[OwnedHandover]]) -> dict[int, int]:
-    """Give each owner a number from 1."""
-    uids = sorted({row.uid for rows in groups for row in rows})
-    return {uid: number for number, uid in enumerate(uids, start=1)}
