@@ -1,4 +1,4 @@
-"""The looks of several nights: a challenger, its judgement on newer days, and what was interrupted."""
+"""The looks of several nights: a challenger, its judgement on newer days, what ended a night early."""
 
 import shutil
 from collections.abc import Iterator
