@@ -69,7 +69,7 @@ class WeighedDifference:
     @property
     def is_decisive(self) -> bool:
         """Return whether there are days enough to decide at all."""
-        return self.days >= FEWEST_DAYS and self.blocks >= FEWEST_BLOCKS
+        return self.days >= FEWEST_DAYS and self.blocks > FEWEST_BLOCKS - 1e-9
 
     @property
     def is_cheaper(self) -> bool:

@@ -64,6 +64,8 @@ NAMES = (*POLICIES, AUTO)
 """The names of all policies except models."""
 
 MODELS = "models"
+SITE = "site-"
+"""What the names of models begin with that a site learned from its own history."""
 PROMOTED = "promoted"
 """A file beside the versions of a name. It holds the name of the promoted version."""
 PROMOTIONS = "promotions.jsonl"
@@ -113,8 +115,12 @@ def _build_auto(promoted: tuple[ModelPolicy | UnavailableModel, ...]) -> AutoPol
 
 
 def _iter_promoted_models(under: Path) -> Iterator[ModelPolicy | UnavailableModel]:
-    """Yield the promoted model of each name, or a stand-in that says why it cannot be asked."""
-    for folder in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
+    """Yield the promoted model of each name, or a stand-in that says why it cannot be asked.
+
+    The site's own come first: they had to beat what `auto` chose without them.
+    """
+    folders = (path.parent for path in under.glob(f"*/{PROMOTED}"))
+    for folder in sorted(folders, key=lambda path: (not path.name.startswith(SITE), path.name)):
         name = f"{MODELS}/{folder.name}"
         try:
             yield load_model(name, under)

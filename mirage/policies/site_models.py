@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 
 from mirage.policies import registry
+from mirage.policies.models.artefact import CARD
 
 
 def format_site_name(cluster: str) -> str:
     """Return the name of a cluster's own models: a folder, so odd characters become `-`."""
-    return f"site-{re.sub(r'[^A-Za-z0-9._-]', '-', cluster)}"
+    return f"{registry.SITE}{re.sub(r'[^A-Za-z0-9._-]', '-', cluster)}"
 
 
 def find_champion(cluster: str, under: Path) -> str | None:
@@ -16,6 +17,6 @@ def find_champion(cluster: str, under: Path) -> str | None:
     gone."""
     name = format_site_name(cluster)
     version = registry.find_promoted_version(under / name)
-    if version is None or not (under / name / version / registry.CARD).is_file():
+    if version is None or not (under / name / version / CARD).is_file():
         return None
     return f"{registry.MODELS}/{name}/{version}"

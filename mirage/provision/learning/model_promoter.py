@@ -7,6 +7,7 @@ transaction.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -72,7 +73,8 @@ class ModelPromoter:
     def find_due_challenge(self, *, shadow_s: int, now: int) -> Challenge | None:
         """Return the challenger whose judgement is due; None: there is none.
 
-        A challenger that somebody has promoted by hand meanwhile is stored as promoted.
+        A challenger that somebody has promoted by hand meanwhile is stored as promoted, and one
+        whose files cannot be used any more as dropped.
         """
         with self.store.read() as tx:
             challenge = challenges.find_standing_challenge(tx, self.cluster_id)
@@ -81,6 +83,11 @@ class ModelPromoter:
         if challenge.model == self.find_champion():
             why = "it was promoted by hand"
             self._close(challenge, ChallengeState.PROMOTED, challenge.evidence, why, now)
+            return None
+        try:
+            registry.load_model(challenge.model, self.models_dir)
+        except InputError as error:
+            self._close(challenge, ChallengeState.DROPPED, challenge.evidence, str(error), now)
             return None
         is_due = is_judgement_due(
             proposed_at=challenge.proposed_at,
@@ -169,7 +176,9 @@ class ModelPromoter:
         with self.store.read() as tx:
             intended = challenges.list_intended(tx, self.cluster_id)
         for challenge in intended:
-            self._carry_out(challenge, Decider(actor=challenge.decided_by), now)
+            # Another process may carry it out at this moment: then it is settled.
+            with suppress(IllegalTransition):
+                self._carry_out(challenge, Decider(actor=challenge.decided_by), now)
         return [challenge.model for challenge in intended]
 
     def _find_standing(self, model: str) -> Challenge | None:

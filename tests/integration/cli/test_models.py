@@ -38,7 +38,7 @@ def away(tmp_path: Path) -> ModelsElsewhere:
 
 
 def test_what_is_promoted_is_what_the_service_takes(away: ModelsElsewhere) -> None:
-    away.run("models", "promote", "models/made/1")
+    away.run("models", "promote", "models/made/1", "--force")
     assert (away.models / "made" / "promoted").read_text() == "1\n"
     assert away.run("config", "check").out == f"the configuration is right: {away.config}\n"
 

@@ -268,6 +268,10 @@ def test_a_damaged_model_is_not_promoted(promoter: ModelPromoter, models: Path) 
         judge(promoter, of, GOOD)
     assert settled(promoter, of.id).intended is None
     assert promoter.find_champion() is None
+    assert promoter.find_due_challenge(shadow_s=14 * DAY_S, now=NOW + DAY_S) is None
+    dropped = settled(promoter, of.id)
+    assert dropped.state is ChallengeState.DROPPED
+    assert "is not the file" in dropped.evidence["why"]
 
 
 STEPS = [

@@ -76,6 +76,42 @@ def test_a_name_without_a_version_is_the_promoted_one(sqlite_store: Store, model
     assert decided(serving(sqlite_store, models, "models/made")).policy == MODEL
 
 
+def test_a_version_that_is_promoted_while_the_service_runs_decides_from_the_next_tick(
+    sqlite_store: Store, models: Path
+) -> None:
+    save(models / "made" / "2", seen=ANY, trained_on=[])
+    registry.promote_version(models / "made" / "1")
+    scene = serving(sqlite_store, models, "models/made")
+    assert decided(scene).policy == MODEL
+    registry.promote_version(models / "made" / "2")
+    assert decided(scene).policy == "models/made/2"
+    registry.take_back_version(models / "made" / "2", {"model": "models/made/2"})
+    assert decided(scene).policy == MODEL
+
+
+def test_auto_has_the_promoted_version_as_its_candidate_without_a_restart(models: Path) -> None:
+    save(models / "made" / "2", seen=ANY, trained_on=[])
+
+    def first() -> str:
+        names = [c.name for c in registry.build_auto(models).candidates]
+        return next((name for name in names if name.startswith("models/")), "")
+
+    assert first() == ""
+    registry.promote_version(models / "made" / "1")
+    assert first() == MODEL
+    registry.promote_version(models / "made" / "2")
+    assert first() == "models/made/2"
+    registry.take_back_version(models / "made" / "2", {"model": "models/made/2"})
+    assert first() == MODEL
+
+
+def test_auto_asks_the_sites_own_model_before_others_of_this_cluster(models: Path) -> None:
+    for name in ("another", "site-lab", "zoo"):
+        registry.promote_version(save(models / name / "1", seen=ANY, trained_on=[]))
+    names = [c.name for c in registry.build_auto(models).candidates]
+    assert names[:3] == ["models/site-lab/1", "models/another/1", "models/zoo/1"]
+
+
 def test_auto_observes_nothing_where_the_position_settles_it(
     sqlite_store: Store, models: Path
 ) -> None:

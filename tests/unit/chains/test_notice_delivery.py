@@ -17,6 +17,7 @@ from mirage.chains.notices.notice_delivery import (
     Pace,
     compute_backoff_s,
 )
+from mirage.chains.notices.notices import Channel, NoticeEvent, enqueue_admin_notice
 from mirage.config.settings import NotifySettings, load_settings
 from mirage.database.chains import chains
 from mirage.database.events import audit, outbox
@@ -115,6 +116,27 @@ def test_what_happened_to_a_chain_is_one_digest(lab_store: Store) -> None:
     assert "2027-01-15 08:00 UTC  at-risk: link 2 waits: an admin holds it" in text
     assert f"mirage chain show {FIRST}" in text
     assert set(site.states()) == {NoticeState.SENT}
+
+
+def test_news_of_the_service_itself_goes_to_admins_and_to_no_owner(
+    lab_store: Store,
+) -> None:
+    with serving() as post:
+        site = Site(lab_store, by_mail(post))
+        channels = tuple(Channel(name) for name in notice_channels.build_senders(site.notify))
+        assert Channel.OWNER in channels
+        with lab_store.begin() as tx:
+            enqueue_admin_notice(
+                tx, 1, channels, NoticeEvent.MODEL_PROPOSED, "models/site-lab/1 is proposed", NOW
+            )
+        assert site.courier().deliver_due() == 1
+    assert post.recipients == ["<hpc@example.org>"]
+    (message,) = post.messages
+    assert message["Subject"] == "[mirage] lab: model-proposed"
+    lines = str(message.get_payload()).splitlines()
+    assert lines[0] == "The service Mirage on lab:"
+    assert "2027-01-15 08:00 UTC  model-proposed: models/site-lab/1 is proposed" in lines
+    assert not any("mirage chain" in line for line in lines)
 
 
 def test_a_digest_says_when_the_next_link_starts_and_how_often_links_gave_their_nodes_back(

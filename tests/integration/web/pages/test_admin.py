@@ -6,6 +6,9 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page
 
+from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.challenges import ChallengeState
+from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import admin_overrides, clusters
 from mirage.domain.decision import Mode
 from mirage.policies import registry
@@ -158,7 +161,9 @@ def test_forms_are_taken_from_admins_and_our_own_pages_alone(
         assert send(site, path, fields, Cookie=root, **own) == 303
 
 
-def test_a_models_page_promotes_it(sqlite_template: Path, tmp_path: Path, browser: Browser) -> None:
+def test_a_models_page_promotes_it_without_a_comparison_where_it_is_told_to(
+    sqlite_template: Path, tmp_path: Path, browser: Browser
+) -> None:
     save(tmp_path / "models" / "made" / "1")
     home = tmp_path / "site"
     home.mkdir()
@@ -168,12 +173,62 @@ def test_a_models_page_promotes_it(sqlite_template: Path, tmp_path: Path, browse
             visitor.open("/admin")
             visitor.page.click("text=models/made/1")
             visitor.page.click("#promote")
+            assert "twin or quantile decides now" in visitor.page.inner_text("#refused")
+            visitor.page.check("#force")
+            visitor.page.click("#promote")
             assert visitor.page.inner_text("#done") == "It is in use now."
             assert "by root" in visitor.page.inner_text("#main")
             visitor.open("/admin/audit?event=model+promoted")
             assert visitor.page.locator("tbody tr").count() == 1
             assert visitor.complaints == []
     assert registry.find_promoted_version(tmp_path / "models" / "made") == "1"
+
+
+def test_what_the_site_has_learned_is_shown_and_decided(
+    sqlite_template: Path, tmp_path: Path, browser: Browser
+) -> None:
+    model = "models/site-lab/1"
+    save(tmp_path / model)
+    home = tmp_path / "site"
+    home.mkdir()
+    figures = {
+        model: {"interruption_h": 0.4, "overlap_h": 0.3},
+        "quantile": {"interruption_h": 1.0, "overlap_h": 0.5, "interruption_h_ci": [0.5, 1.5]},
+    }
+    with serving(sqlite_template, home, EMPTY, models_dir=tmp_path / "models") as site:
+        with site.store.begin() as tx:
+            run_id = learning_runs.begin_run(tx, site.cluster_id, at=NOW - 900, reason="no model")
+            document = {"figures": figures, "summary": "one is proposed"}
+            learning_runs.finish_run(
+                tx, run_id, at=NOW - 300, state=RunState.DONE, document=document
+            )
+            challenge_id = challenges.start_challenge(
+                tx, site.cluster_id, model=model, champion=None, at=NOW - 900
+            )
+            challenges.close_challenge(
+                tx,
+                challenge_id,
+                state=ChallengeState.PROPOSED,
+                at=NOW - 300,
+                evidence={"why": "costs less than twin: <b>-0.3 h</b>"},
+            )
+        with visiting(browser, site.url, cookie=site.sessions["root"]) as visitor:
+            page = visitor.page
+            visitor.open("/admin")
+            section = page.inner_text("#learning")
+            assert "one is proposed" in section
+            assert "costs less than twin: <b>-0.3 h</b>" in section
+            assert page.locator("#learned-scroll circle").count() == 4
+            assert page.locator("#take-back").count() == 0
+            page.click("#promote-challenger")
+            assert page.inner_text("#done").startswith("The model is in use")
+            assert page.locator("#champion").inner_text().startswith(model)
+            page.click("#take-back")
+            assert page.inner_text("#done") == "The model is not in use any more."
+            assert "no model of this site" in page.inner_text("#champion")
+            visitor.open("/admin/audit?event=model+taken+back")
+            assert page.locator("tbody tr").count() == 1
+            assert visitor.complaints == []
 
 
 def test_what_users_are_called_stays_text(empty_site: Site, browser: Browser) -> None:
