@@ -281,7 +281,7 @@ class LearningRun:
         past = {path: table for path, table in past.items() if len(table)}
         if not past or not later:
             raise NothingToLearn("The weeks have too few hand-overs to learn and to judge.")
-        for path, table in (past | later).items():
+        for path, table in past.items():
             week_tables.save_with_twin(table, path)
         training = CandidateTraining(
             models=run / "models",

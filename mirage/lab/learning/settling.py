@@ -42,6 +42,7 @@ from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMod
 MOST_HANDOVERS = 1000
 """Of the site's own hand-overs so many, the newest ones, are replayed."""
 _SETTLED = "settled.json"
+_SCRATCH = "settle-"
 _QUANTILE = RULES[1]
 _SAMPLE = 0
 """The owner of sample hand-overs. Owners of chains have numbers from 1."""
@@ -122,7 +123,9 @@ class _Settling:
         request, mode = self.request, PromotionMode(self.request.rules.promote)
         settled = _Settled()
         sentences = settled.sentences
-        with tempfile.TemporaryDirectory(prefix="settle-", dir=request.folder.path) as name:
+        for left in request.folder.path.glob(f"{_SCRATCH}*"):  # by a look that was killed
+            week_tables.remove_path(left)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=request.folder.path) as name:
             scratch = Path(name)
             if champion is not None:
                 since = self._find_champion_since(champion)

@@ -1,4 +1,4 @@
-"""The looks of several nights: a challenger, its judgement on newer days, what ended a night early."""
+"""The looks of several nights: a challenger, its judgement on newer days, and nights cut short."""
 
 import shutil
 from collections.abc import Iterator
