@@ -19,6 +19,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.judging.challenge import (
     CHALLENGER,
     CHAMPION,
+    MOST_JUDGEMENTS,
     ChallengeOutcomes,
     Judgement,
     decide_challenge,
@@ -70,18 +71,17 @@ def play_challengers(
 
     Returns the day on which the first one was promoted; None: none was. All beat the rules.
     """
-    rng = np.random.default_rng(seed)
-    drawn, judgements = noise.draw_days(rng, 0), 0
+    rng, judgements = np.random.default_rng(seed), 0
+    drawn = noise.draw_days(rng, MOST_JUDGEMENTS * SHADOW_DAYS)
     for day in range(SHADOW_DAYS, days + 1, SHADOW_DAYS):
-        more = noise.draw_days(rng, SHADOW_DAYS)
-        more[1] += judgements * SHADOW_DAYS * DAY_S
-        drawn, judgements = np.hstack([drawn, more]), judgements + 1
-        outcomes = _build_outcomes(drawn, gain_h, CHALLENGER, CHAMPION)
+        judgements += 1
+        past = drawn[:, drawn[1] < judgements * SHADOW_DAYS * DAY_S]
+        outcomes = _build_outcomes(past, gain_h, CHALLENGER, CHAMPION)
         judgement = decide_challenge(judge_challenge(outcomes), judgements)
         if judgement is Judgement.BETTER:
             return day
         if judgement is Judgement.NO_BETTER:
-            drawn, judgements = noise.draw_days(rng, 0), 0
+            drawn, judgements = noise.draw_days(rng, MOST_JUDGEMENTS * SHADOW_DAYS), 0
     return None
 
 

@@ -33,6 +33,8 @@ JSON = {"Content-Type": "application/json"}
 BODIES = {
     "setLimit": b'{"value": 3}',
     "promoteModel": f'{{"version": "{VERSION}"}}'.encode(),
+    "decideChallenger": b'{"model": "models/site-lab/1", "state": "promoted"}',
+    "takeBackChampion": b'{"model": "models/site-lab/1", "state": "rolled-back"}',
     "releaseKillSwitch": b"{}",
     "askForecast": b'{"partition": "gpu", "nodes": 1, "time_limit_s": 60}',
     "registerChain": NEW,
@@ -208,6 +210,11 @@ def reported(scene: Scene, operation: Operation) -> httpx.Response:
     return unchanged(scene, operation)
 
 
+def without_models(scene: Scene, operation: Operation) -> httpx.Response:
+    with scene.serving(models_dir=None) as client:
+        return operation.ask(client, Authorization="MUNGE root")
+
+
 PROVOKED: dict[int, How] = {
     304: unchanged,
     400: not_json,
@@ -226,6 +233,8 @@ PROVOKED: dict[int, How] = {
 OTHERWISE: dict[tuple[str, int], How] = {
     ("getNextLink", 304): chain_of_mode_submit,
     ("getShadowReport", 304): reported,
+    ("decideChallenger", 404): without_models,
+    ("takeBackChampion", 404): without_models,
 }
 
 

@@ -19,7 +19,7 @@ from tests.support.training.committed import save
 
 LEARNING = "/api/v1/learning"
 CHALLENGER, CHAMPION = f"{LEARNING}/challenger", f"{LEARNING}/champion"
-EVIDENCE = {
+EVIDENCE: dict[str, Any] = {
     "rule": "twin",
     "why": "costs less",
     "judgements": 2,
