@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from mirage.cli.options import ConfigOption, JsonOption
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
+from mirage.lab.training.trainers import FamilyName
 
 if TYPE_CHECKING:
     from mirage.lab.learning.learn_request import LearnRequest
@@ -56,6 +58,13 @@ def learn_from_history(
             "service.state_dir.",
         ),
     ] = None,
+    family: Annotated[
+        list[FamilyName] | None,
+        typer.Option(
+            help="Train this kind of model. Give the option several times for several kinds. "
+            "Default: every kind whose packages are installed and for which there is time."
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="The number of processes. Default: one for each core."),
@@ -82,7 +91,11 @@ def learn_from_history(
     from mirage.lab.learning.nightly_look import plan_learning, run_learning
 
     with end_like_ctrl_c():
-        request = _build_request(config, cluster, folder, budget, jobs, is_forced=now)
+        request = replace(
+            _build_request(config, cluster, folder, budget, jobs),
+            is_forced=now,
+            families=tuple(family or ()),
+        )
         if dry_run:
             with tempfile.TemporaryDirectory(prefix="mirage-learn-") as scratch:
                 document = plan_learning(request, Path(scratch), TERMINAL)
@@ -101,8 +114,6 @@ def _build_request(
     folder: Path | None,
     budget: str | None,
     jobs: int | None,
-    *,
-    is_forced: bool,
 ) -> "LearnRequest":
     from mirage.config import settings as settings_file
     from mirage.config.paths import get_models_dir
@@ -126,7 +137,6 @@ def _build_request(
         rules=rules,
         budget=Budget(wall_s=wall_s, memory_gib=rules.memory_gib, processes=jobs or count_cores()),
         now=int(time.time()),
-        is_forced=is_forced,
         channels=notice_channels.list_channels(settings.notify),
     )
 

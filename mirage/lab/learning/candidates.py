@@ -41,9 +41,12 @@ def list_families() -> list[FamilyName]:
     return [*trees, *agents]
 
 
-def check_packages() -> list[FamilyName]:
-    """Return the families that can be trained. Raises InputError if there is none."""
-    families = list_families()
+def check_packages(wanted: Sequence[FamilyName] = ()) -> list[FamilyName]:
+    """Return the families that can be trained, of those that are wanted; none are named: all.
+
+    Raises InputError if there is none.
+    """
+    families = [family for family in list_families() if not wanted or family in wanted]
     if not families:
         raise InputError(
             "learning needs packages that are not installed: pip install "

@@ -9,6 +9,7 @@ from mirage.database.schema.engine import Store
 from mirage.errors import MirageError
 from mirage.lab.learning.run_budget import Budget
 from mirage.lab.learning.run_folder import RunFolder
+from mirage.lab.training.trainers import FamilyName
 from mirage.policies import site_models
 from mirage.simulator.types import Params
 
@@ -38,6 +39,8 @@ class LearnRequest:
     now: int
     """Epoch seconds."""
     is_forced: bool = False
+    families: tuple[FamilyName, ...] = ()
+    """The kinds of model that are trained; empty: all whose packages are installed."""
     channels: tuple[Channel, ...] = ()
     """Where notices about models are sent."""
 

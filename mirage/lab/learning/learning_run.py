@@ -79,7 +79,7 @@ class LearningRun:
 
     def learn(self) -> Document:
         """Go through all stages, and return the document of the verdict."""
-        families = candidates.check_packages()
+        families = candidates.check_packages(self._request.families)
         self._check_models_folder()
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
@@ -108,7 +108,7 @@ class LearningRun:
     def plan(self) -> RunPlan:
         """Read the history, choose the shapes, and plan the run. Raises NothingToLearn."""
         request = self._request
-        families = candidates.check_packages()
+        families = candidates.check_packages(self._request.families)
         with self._time_stage("history"):
             history = self._folder.history
             if self._scratch is not None:

@@ -35,7 +35,8 @@ models_dir = "models"
 """
 DAYS = 36
 """Of which four whole weeks can be replayed, beside the first six days and the last hours."""
-FORCED = ("learn", "--now", "--json", "--jobs", "2")
+TRAINED = ("--family", "xgboost", "--family", "forest")
+LEARN = ("learn", "--json", "--jobs", "2", *TRAINED)
 
 
 def mirage(folder: Path, *words: str) -> Answer:
@@ -97,7 +98,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 def learned(tmp_path_factory: pytest.TempPathFactory, log: str) -> tuple[Path, dict[str, Any]]:
     """A site that has learned, and what the command printed."""
     folder = make_site(tmp_path_factory.mktemp("learned"), log)
-    return folder, told(mirage(folder, "learn", "--json", "--jobs", "2"))
+    return folder, told(mirage(folder, *LEARN))
 
 
 def test_a_history_is_learned_from_and_judged_beside_the_rules(
@@ -110,7 +111,6 @@ def test_a_history_is_learned_from_and_judged_beside_the_rules(
     made = [name for name in figures if name.startswith("models/candidate-")]
     assert {"quantile", "twin", "reactive", "auto", "oracle"} < set(figures)
     assert sorted(name.split("/")[1] for name in made) == [
-        "candidate-ensemble",
         "candidate-forest",
         "candidate-xgboost",
     ]
@@ -128,7 +128,7 @@ def test_each_candidate_has_a_card_and_learned_from_older_weeks_alone(
 ) -> None:
     folder, document = learned
     cards = sorted((folder / "state/learn/candidates").glob(f"*/*/{CARD}"))
-    assert [card.parent.parent.name for card in cards] == ["ensemble", "forest", "xgboost"]
+    assert [card.parent.parent.name for card in cards] == ["forest", "xgboost"]
     for card in cards:
         for table in read_card(card.parent)["trained_on"]:
             assert table["until"] <= document["judged_since"]
@@ -308,7 +308,7 @@ STAGES = (
     "tables/*/*/*.twin.npz",
     "run/past/*.npz",
     "run/models/candidate-xgboost/*",
-    "run/models/candidate-ensemble/*",
+    "run/models/candidate-forest/*",
     "candidates/*/*",
 )
 """What the run has just made when it is killed, in the order in which it makes them."""
@@ -320,11 +320,11 @@ def test_killed_again_and_again_it_comes_to_the_same_end(
 ) -> None:
     folder = make_site(tmp_path / "site", log)
     for pattern in STAGES:
-        process = start(folder, "learn", "--json", "--jobs", "2")
+        process = start(folder, *LEARN)
         wait_for(process, folder, pattern)
         process.kill()
         process.communicate()
-    answer = mirage(folder, "learn", "--json", "--jobs", "2")
+    answer = mirage(folder, *LEARN)
     document = told(answer)
     states = [run.state for run in list_runs(folder)]
     assert RunState.RUNNING not in states
@@ -338,7 +338,7 @@ def test_killed_again_and_again_it_comes_to_the_same_end(
 
 def test_sigterm_ends_it_cleanly_and_the_next_run_goes_on(tmp_path: Path, log: str) -> None:
     folder = make_site(tmp_path / "site", log)
-    process = start(folder, *FORCED)
+    process = start(folder, *LEARN)
     wait_for(process, folder, "tables/*/*/.*/block-*")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()

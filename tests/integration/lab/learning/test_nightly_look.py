@@ -27,6 +27,7 @@ from mirage.lab.learning.nightly_look import run_learning
 from mirage.lab.learning.run_budget import Budget
 from mirage.lab.learning.run_folder import RunFolder, move_folder
 from mirage.lab.study_output import StudyOutput
+from mirage.lab.training.trainers import FamilyName
 from mirage.policies import registry
 from tests.support.chains import make_chain, make_link
 from tests.support.episodes.tables import DAY_S, MONDAY
@@ -59,6 +60,7 @@ class Site:
             "models": self.folder / "models",
             "rules": LearnSettings(),
             "budget": Budget(wall_s=7200, memory_gib=4, processes=2),
+            "families": (FamilyName.XGBOOST,),
             "now": MONDAY + day * DAY_S,
         }
         return LearnRequest(**given | changes)
