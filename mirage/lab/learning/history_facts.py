@@ -142,7 +142,7 @@ def list_weeks(facts: HistoryFacts, time_limit_s: int, most: int) -> list[Replay
     """
     since = round_to_midnight(facts.since + LEAD_IN_S)
     holes = (*facts.gaps, *facts.unaccounted)
-    weeks = []
+    weeks: list[ReplayedWeek] = []
     monday = find_covered_until(facts.until, time_limit_s) - WEEK_S
     while monday + WEEK_S > since and len(weeks) < most:
         week = ReplayedWeek(max(monday, since), monday + WEEK_S)

@@ -1,12 +1,14 @@
 """What the links of the site's chains asked for, by owner."""
 
+from typing import Any
+
 from mirage.database.chains import chains
 from mirage.database.chains.chain_shapes import OwnedShape, read_owned_shapes
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId
 from tests.support.chains import make_chain, make_link
 
-ASKED = {"partition": "gpu", "nodes": 2, "time_limit_s": 3600}
+ASKED: dict[str, Any] = {"partition": "gpu", "nodes": 2, "time_limit_s": 3600}
 
 
 def test_links_that_started_are_counted_by_owner_and_request(store: Store, cluster_id: int) -> None:
