@@ -44,6 +44,10 @@ COMMANDS = {
         "mirage.cli.policies.models",
         "List, show, promote or recalibrate trained policies.",
     ),
+    "learn": (
+        "mirage.cli.policies.learn",
+        "Learn from the service's own history, and judge what was learned.",
+    ),
     "evaluate": ("mirage.cli.policies.evaluate", "Compare policies on the same hand-overs."),
     "forecast": (
         "mirage.cli.chains.forecast",
@@ -92,6 +96,7 @@ PANELS = {
     "Your chains": ("chain", "top", "forecast", "plugin", "handover", "done"),
     "The service": (
         *("serve", "mode", "doctor", "config", "db", "token", "notify", "ingest", "cluster"),
+        "learn",
     ),
     "Without Slurm": (
         *("demo", "report", "simulate", "calibrate", "episodes", "evaluate", "train", "models"),

@@ -12,8 +12,15 @@ from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.connection.suggestions import suggest_partitions
-from mirage.cli.options import JsonOption, TimezoneOption, check_finite, warn_of_local_times
+from mirage.cli.options import (
+    ConfigOption,
+    JsonOption,
+    TimezoneOption,
+    check_finite,
+    warn_of_local_times,
+)
 from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_rows
+from mirage.cli.trace_source import FromDatabaseOption, open_trace_source, require_cluster_file
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import InputError
@@ -24,9 +31,15 @@ app = typer.Typer()
 
 @app.command("episodes")
 def build_episode_table(
-    trace: Annotated[Path, typer.Argument(help="The trace, in any format `mirage ingest` reads.")],
+    context: typer.Context,
+    trace: Annotated[
+        Path | None, typer.Argument(help="The trace, in any format `mirage ingest` reads.")
+    ] = None,
     *,
-    cluster: Annotated[Path, typer.Option(metavar="C.toml", help="The cluster file.")],
+    cluster: Annotated[
+        Path | None, typer.Option(metavar="C.toml", help="The cluster file.")
+    ] = None,
+    from_database: FromDatabaseOption = False,
     nodes: Annotated[int, typer.Option(metavar="K", help="Nodes of each job.")],
     time_limit: Annotated[
         str, typer.Option(help="The time limit of each job, as sbatch takes it: 48:00:00.")
@@ -96,11 +109,13 @@ def build_episode_table(
         typer.Option(
             "--twin",
             help="Also store the twin's forecasts, in E.twin.npz. This takes ten times as long. "
-            "Default: a later command computes them if it needs them.",
+            "Default: a later command computes them if it needs them, but not for a table "
+            "--from-database.",
         ),
     ] = False,
     timezone: TimezoneOption = None,
     as_json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Simulate hand-overs on a trace, and write them as a table to train and evaluate on.
 
@@ -118,7 +133,10 @@ def build_episode_table(
     from mirage.lab.tables.table_report import build_table_report
     from mirage.lab.tables.twin_asking import add_twin_forecasts
 
-    params = load_site_params(cluster)
+    source = context.with_resource(
+        open_trace_source(trace, cluster, config, from_database=from_database)
+    )
+    trace, params = source.path, load_site_params(require_cluster_file(source))
     trace_replay = replay.load_replay(trace, params, timezone=timezone)
     replayed_jobs = scale_load(trace_replay.workload.jobs, load)
     if not replayed_jobs:

@@ -35,7 +35,7 @@ from mirage.lab.output_check import check_writable
 from mirage.simulator.types import Params
 
 if TYPE_CHECKING:
-    from mirage.lab.shadow_report.job_history import JobLog
+    from mirage.lab.site_history import JobLog
 
 app = typer.Typer()
 report = typer.Typer(no_args_is_help=True)
@@ -47,6 +47,7 @@ app.add_typer(
 
 _INTERVAL_FIGURE = "interruption_h"
 """The figure whose interval a terminal has room for. JSON and page have all intervals."""
+_WITHOUT_SERVICE = "To report on a log without the service, give --from-sacct FILE --cluster C.toml"
 
 
 @report.command("shadow")
@@ -162,8 +163,13 @@ def report_shadow(
     from mirage.history.workloads import replay
     from mirage.lab.shadow_report.handover_pairs import ReportOptions
     from mirage.lab.shadow_report.html_page import render_page
-    from mirage.lab.shadow_report.job_history import SiteHistory
     from mirage.lab.shadow_report.shadow_study import ShadowStudy, build_report
+    from mirage.lab.shadow_report.stored_history import (
+        count_released_while_away,
+        export_window,
+        save_report,
+    )
+    from mirage.lab.site_history import SiteHistory
     from mirage.lab.tables.table_plan import count_cores
 
     if html is not None:
@@ -178,11 +184,13 @@ def report_shadow(
     )
     processes, models = jobs or count_cores(), get_models_folder(config)
     site = (
-        SiteHistory.from_config(config, cluster, load_site_params) if from_sacct is None else None
+        SiteHistory.from_config(config, cluster, load_site_params, _WITHOUT_SERVICE)
+        if from_sacct is None
+        else None
     )
     with end_like_ctrl_c(), _open_folder(keep) as folder:
         if site is not None:
-            log, params = site.export_log(folder, options, TERMINAL), site.params
+            log, params = export_window(site, folder, options, TERMINAL), site.params
         else:
             log, params = _load_given_log(from_sacct, cluster, timezone)
         trace_replay = replay.load_replay(log.path, params, timezone=log.timezone)
@@ -198,9 +206,9 @@ def report_shadow(
         )
         document = build_report(study, options, TERMINAL)
     if site is not None:
-        document["released_while_away"] = site.count_released_while_away(options)
+        document["released_while_away"] = count_released_while_away(site, options)
     if site is not None and store:
-        site.save_report(document)
+        save_report(site, document)
     if html is not None:
         _write_page(html, render_page(document))
         typer.echo(f"mirage: {html} is written", err=True)
@@ -223,7 +231,7 @@ def _announce_table(number: int, count: int, name: str) -> None:
 def _load_given_log(
     trace: Path | None, cluster: Path | None, timezone: str | None
 ) -> "tuple[JobLog, Params]":
-    from mirage.lab.shadow_report.job_history import JobLog
+    from mirage.lab.site_history import JobLog
 
     if trace is None or cluster is None:
         raise InputError(

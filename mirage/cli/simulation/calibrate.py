@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
-from mirage.cli.options import JsonOption, TimezoneOption, warn_of_local_times
+from mirage.cli.options import ConfigOption, JsonOption, TimezoneOption, warn_of_local_times
 from mirage.cli.simulation.simulate import (
     ClusterName,
     format_hours,
@@ -19,6 +19,7 @@ from mirage.cli.simulation.simulate import (
     to_epoch_s,
     warn_of_refused_rows,
 )
+from mirage.cli.trace_source import FromDatabaseOption, open_trace_source
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
@@ -35,7 +36,10 @@ _LEAST_DROP = 1e-3
 
 @app.command("calibrate")
 def calibrate_cluster_file(
-    trace: Annotated[Path, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")],
+    context: typer.Context,
+    trace: Annotated[
+        Path | None, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")
+    ] = None,
     *,
     out: Annotated[Path, typer.Option(help="Write the fitted cluster file here.")],
     cluster: Annotated[
@@ -68,11 +72,13 @@ def calibrate_cluster_file(
         datetime | None,
         typer.Option(help="Test on jobs submitted before this day (UTC). Default: all."),
     ] = None,
+    from_database: FromDatabaseOption = False,
     cluster_name: ClusterName = None,
     timezone: TimezoneOption = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")] = 1,
     as_json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Fit a cluster file to a log, and measure how well it fits.
 
@@ -95,10 +101,14 @@ def calibrate_cluster_file(
     )
 
     check_writable(out)
+    source = context.with_resource(
+        open_trace_source(trace, cluster, config, from_database=from_database)
+    )
+    trace = source.path
     dates = {"begin": begin, "until": until, "end": judge_until}
     request = FittingRequest(
         trace=trace,
-        cluster=cluster,
+        cluster=source.cluster,
         nodes=nodes,
         cluster_name=cluster_name,
         timezone=timezone,

@@ -22,6 +22,7 @@ from mirage.cli.options import (
     warn_of_local_times,
 )
 from mirage.cli.simulation.finish import plan_chains, play_chains
+from mirage.cli.trace_source import FromDatabaseOption, open_trace_source, require_cluster_file
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.progress import show_share_bar
 from mirage.cli.ui.replay_rows import create_table, render_rows_table
@@ -54,11 +55,14 @@ ClusterName = Annotated[
 @app.command("simulate")
 def simulate_log(
     context: typer.Context,
-    trace: Annotated[Path, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")],
+    trace: Annotated[
+        Path | None, typer.Argument(help="The log: Parquet, sacct, SWF or TACC.")
+    ] = None,
     *,
     cluster: Annotated[
-        Path, typer.Option(help="The cluster file, as `mirage cluster import` writes it.")
-    ],
+        Path | None, typer.Option(help="The cluster file, as `mirage cluster import` writes it.")
+    ] = None,
+    from_database: FromDatabaseOption = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the replayed jobs here, as a Parquet trace.")
     ] = None,
@@ -149,7 +153,10 @@ def simulate_log(
         _refuse_chain_options(context)
     elif weekly or out is not None:
         raise InputError("--weekly and --out tell of jobs, and --work of chains: leave one out")
-    params = load_site_params(cluster)
+    source = context.with_resource(
+        open_trace_source(trace, cluster, config, from_database=from_database)
+    )
+    trace, params = source.path, load_site_params(require_cluster_file(source))
     trace_replay = replay.load_replay(trace, params, cluster_name, timezone)
     window = choose_judged_window(
         trace_replay,

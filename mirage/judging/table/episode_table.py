@@ -8,7 +8,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -188,6 +188,30 @@ class EpisodeTable:
             outcome_aged_h=self.outcome_aged_s[i] / HOUR_S,
         )
 
+    def select_episodes(self, rows: Ints, about: TableMetadata) -> "EpisodeTable":
+        """Return a table of the episodes `rows`, with the twin's forecasts of them. It is described
+        by `about`."""
+        first = self._columns["started_first"]
+        spans = [slice(int(first[i]), int(first[i + 1])) for i in rows]
+        columns: dict[str, TableColumn] = {"instant_s": self.instant_s}
+        for name, (_, axes) in _KINDS.items():
+            if axes[0] == "episodes":
+                columns[name] = self._columns[name][rows]
+            elif axes[0] == "started":
+                column = self._columns[name]
+                columns[name] = np.concatenate([column[:0], *(column[span] for span in spans)])
+        lengths = [0, *(span.stop - span.start for span in spans)]
+        columns["started_first"] = np.cumsum(lengths, dtype=np.int64)
+        selected = EpisodeTable(about, columns)
+        if self.twins is not None:
+            selected.twins = replace(
+                self.twins,
+                pair=about.pair,
+                start_point=self.twins.start_point[rows],
+                quantile_s=self.twins.quantile_s[rows],
+            )
+        return selected
+
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         part = path.with_name(f".{path.name}.part")
@@ -218,9 +242,14 @@ class EpisodeTable:
         }
 
 
-def join_tables(tables: Sequence[EpisodeTable]) -> EpisodeTable:
-    """Join tables that were made with the same settings, in the order given."""
-    first = tables[0].metadata
+def join_tables(
+    tables: Sequence[EpisodeTable], described: TableMetadata | None = None
+) -> EpisodeTable:
+    """Join tables that were made with the same settings, in the order given.
+
+    The joined table is described as the first one, or by `described`.
+    """
+    first = described or tables[0].metadata
     left_out = sum(t.metadata.left_out for t in tables)
     beyond = sum(t.metadata.beyond_trace for t in tables)
     metadata = TableMetadata(

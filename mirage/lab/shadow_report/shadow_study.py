@@ -1,17 +1,11 @@
 """Makes the shadow report of a log: chooses pairs, makes a table of each, judges policies."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from mirage.domain.arrays import Flags
-from mirage.domain.time_units import HOUR_S, MINUTE_S
 from mirage.errors import InputError
 from mirage.history.workloads import replay
-from mirage.history.workloads.asked_resources import get_partition
-from mirage.history.workloads.replay import Replay
 from mirage.judging.policy_runner import OWN_PLAN
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.episodes.generation.resumable_build import BuiltTable, TablePlan
@@ -29,13 +23,11 @@ from mirage.lab.shadow_report.handover_pairs import (
     choose_pairs,
     compute_window,
 )
-from mirage.lab.shadow_report.job_history import JobLog
-from mirage.lab.simulation.fidelity import Window, mask_judged_jobs
-from mirage.lab.simulation.simulation import build_simulator, run_to_log_end
+from mirage.lab.simulation.log_waits import compare_waits
+from mirage.lab.site_history import JobLog
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import build_plan
 from mirage.policies.registry import AUTO
-from mirage.reports.recommendation import LogWaits
 from mirage.simulator.types import Params
 
 JUDGED = ("reactive", "average", ORACLE, OWN_PLAN, SWITCH, "fixed-lead", "slurm-estimate", AUTO)
@@ -140,45 +132,14 @@ def _evaluate_tables(study: ShadowStudy, tables: Tables, output: StudyOutput) ->
     )
     evaluation = run_evaluation(request, output)
     pairs = [pair for pair, _, _ in tables]
-    waits = _compare_waits(study.trace_replay, study.params, pairs)
+    waits = compare_waits(study.trace_replay, study.params, _find_first_days(pairs))
     return build_document(pairs, evaluation, study.overlap_price, waits)
 
 
-def _compare_waits(
-    trace_replay: Replay, params: Params, pairs: Iterable[HandoverPair]
-) -> Mapping[str, LogWaits]:
-    """Replay the log, and compare the mean waits of each of the pairs' partitions.
-
-    The report's figures come from the replay. If the replay's waits differ from those of the log,
-    the figures say nothing of the site. A partition without a job to compare is left out.
-    """
+def _find_first_days(pairs: Iterable[HandoverPair]) -> dict[str, int]:
+    """Return the first start point of each partition's pairs."""
     since: dict[str, int] = {}
     for pair in pairs:
         partition, begin = pair.settings.partition, pair.settings.since
         since[partition] = min(begin, since.get(partition, begin))
-    submit, sim = trace_replay.workload.submit, build_simulator(trace_replay, params)
-    run_to_log_end(trace_replay, sim)
-    partitions = np.array([get_partition(job, params).name for job in trace_replay.workload.jobs])
-    log_waits = {}
-    for name, begin in since.items():
-        window = Window(begin=begin, end=int(submit.max()) + 1)
-        rows = mask_judged_jobs(submit, sim.start, trace_replay.logged, window)
-        rows &= (partitions == name) & _mask_prompt_jobs(trace_replay)
-        if rows.any():
-            logged_s, replayed_s = (
-                np.maximum(start[rows] - submit[rows], 0)
-                for start in (trace_replay.logged.start, sim.start)
-            )
-            log_waits[name] = LogWaits(
-                partition=name,
-                jobs=int(rows.sum()),
-                logged_h=float(logged_s.mean() / HOUR_S),
-                replayed_h=float(replayed_s.mean() / HOUR_S),
-            )
-    return log_waits
-
-
-def _mask_prompt_jobs(trace_replay: Replay) -> Flags:
-    """Mask [J] the jobs that no dependency, hold or begin time kept waiting, as far as the log
-    tells."""
-    return trace_replay.logged.eligible - trace_replay.workload.submit <= MINUTE_S
+    return since

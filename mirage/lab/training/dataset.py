@@ -55,7 +55,7 @@ class Rows:
             outcome_h=np.concatenate([t.outcome_h[:, decision_instants] for t in tables]),
             left_h=(instant_s[-1] - instant_s[decision_instants[:-1]]) / HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
-            known_at=np.concatenate([_compute_known_at(t) for t in tables]),
+            known_at=np.concatenate([compute_known_at(t) for t in tables]),
             as_logged=np.concatenate([np.full(len(t), t.metadata.has_logged_load) for t in tables]),
         )
         _check_finite(rows)
@@ -141,7 +141,8 @@ def _build_observations(table: EpisodeTable, instants: Ints, *, twin: bool) -> O
     return np.concatenate([observations, build_twin_features(table, instants)], axis=2)
 
 
-def _compute_known_at(table: EpisodeTable) -> Ints:
+def compute_known_at(table: EpisodeTable) -> Ints:
+    """Compute when the last of each episode's outcomes was known, [E], epoch seconds."""
     latest: Ints = table.outcome_s.max(axis=1).astype(np.int64)
     return table.predecessor_end + np.maximum(latest, 0)
 

@@ -21,8 +21,9 @@ from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.time_units import DAY_S
 from mirage.lab.shadow_report.handover_pairs import ReportOptions
-from mirage.lab.shadow_report.job_history import SiteHistory
 from mirage.lab.shadow_report.report_text import describe_pairs
+from mirage.lab.shadow_report.stored_history import count_released_while_away
+from mirage.lab.site_history import SiteHistory
 from mirage.provision.control.limits import Limits
 from mirage.provision.overlap_budget import read_overlap_budget
 from mirage.reports import handover_outcomes
@@ -165,7 +166,7 @@ def test_what_slurm_released_while_mirage_was_away_is_counted(
         nodes=(),
         time_limit=None,
     )
-    assert site.count_released_while_away(asked) == away
+    assert count_released_while_away(site, asked) == away
 
 
 def test_a_site_that_looks_seldom_was_not_away_between_two_looks(lab_store: Store) -> None:

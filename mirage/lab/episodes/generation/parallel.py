@@ -9,9 +9,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 PointsCallback = Callable[[int], None]
+Result = TypeVar("Result")
 
 
 class BlockMaker(Protocol):
@@ -50,6 +51,16 @@ def make_blocks(
             pool.submit(_make_in_worker, path, points) for path, points in missing_blocks.items()
         ]
         _gather_results(futures, on_points)
+
+
+def run_apart(function: Callable[..., Result], *arguments: object) -> Result:
+    """Return what a function of a module returns in another process, which Ctrl-C may end."""
+    with _open_pool(_begin_nothing, 1) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _begin_nothing() -> BlockMaker:
+    raise AssertionError("no block is made")
 
 
 def _gather_results(futures: Sequence["Future[int]"], on_points: PointsCallback) -> None:

@@ -46,6 +46,10 @@ class TablePlan:
         return [points[i : i + BLOCK] for i in range(0, len(points), BLOCK)]
 
 
+class NoEpisodes(InputError):
+    """Raised when no start point gives an episode: one of the pair never starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltTable:
     table: EpisodeTable
@@ -75,7 +79,7 @@ def build_table(
             table.save(out)
         shutil.rmtree(folder)
     if not len(table):
-        raise InputError(
+        raise NoEpisodes(
             f"not one of {table.metadata.left_out} start points gave an episode: "
             "the predecessor or its successor never starts"
         )

@@ -1,0 +1,194 @@
+"""`mirage learn`: learns from the service's own history."""
+
+import json
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mirage.cli.cluster_file import load_site_params
+from mirage.cli.options import ConfigOption, JsonOption
+from mirage.cli.ui.compile_notice import warn_if_compiling
+from mirage.cli.ui.signals import end_like_ctrl_c
+from mirage.cli.ui.study_output import TERMINAL
+from mirage.lab.training.trainers import FamilyName
+
+if TYPE_CHECKING:
+    from mirage.lab.learning.learn_request import LearnRequest
+
+app = typer.Typer()
+
+
+@app.command("learn")
+def learn_from_history(
+    *,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what a run would do, why, and how long it would take."),
+    ] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Learn even if there is no reason to learn today.")
+    ] = False,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="C.toml",
+            help="The cluster file, as `mirage cluster import` writes it. "
+            "Default: cluster.file of the configuration.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="2h", help="The longest time of the run: 2h, 30m. Default: learn.budget_h."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="The folder of tables and candidates. Default: learn.folder, else `learn` in "
+            "service.state_dir.",
+        ),
+    ] = None,
+    family: Annotated[
+        list[FamilyName] | None,
+        typer.Option(
+            help="Train this kind of model. Give the option several times for several kinds. "
+            "Default: every kind whose packages are installed and for which there is time."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of processes. Default: one for each core."),
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Learn from the history that the service has stored, and judge what was learned.
+
+    The command is what mirage-learn.timer runs each night. If there is a reason (no model yet, a
+    week has passed), it replays the newest weeks of the history, trains models, and judges them on
+    weeks that they have not seen, beside the rules, the twin and the models in use. The best model
+    then decides in shadow beside the others, and may be proposed after two weeks.
+    docs/admin/learning.md says what is proposed when, and what a run costs.
+
+    Nothing that Mirage does on the cluster changes by this command alone.
+
+    A run that is interrupted, or whose time is over, goes on when the command is run again. Two
+    runs never go on at once.
+
+    The exit code is 0 if there is nothing to learn, or too little history. It is 2 if the cluster
+    file does not fit, or if packages are missing.
+    """
+    from mirage.lab.learning.nightly_look import plan_learning, run_learning
+
+    with end_like_ctrl_c():
+        request = replace(
+            _build_request(config, cluster, folder, budget, jobs),
+            is_forced=now,
+            families=tuple(family or ()),
+        )
+        if dry_run:
+            with tempfile.TemporaryDirectory(prefix="mirage-learn-") as scratch:
+                document = plan_learning(request, Path(scratch), TERMINAL)
+        else:
+            warn_if_compiling()
+            document = run_learning(request, TERMINAL)
+    if as_json:
+        typer.echo(json.dumps(document))
+    else:
+        _print_document(document, Console())
+
+
+def _build_request(
+    config: Path | None,
+    cluster: Path | None,
+    folder: Path | None,
+    budget: str | None,
+    jobs: int | None,
+) -> "LearnRequest":
+    from mirage.config import settings as settings_file
+    from mirage.config.paths import get_models_dir
+    from mirage.lab.learning.learn_request import LearnRequest
+    from mirage.lab.learning.run_budget import Budget
+    from mirage.lab.learning.run_folder import RunFolder
+    from mirage.lab.site_history import find_cluster_file
+    from mirage.lab.tables.pair_options import parse_duration_s
+    from mirage.lab.tables.table_plan import count_cores
+    from mirage.service import database_setup, notice_channels
+
+    settings = settings_file.load_settings(config)
+    rules = settings.learn
+    wall_s = rules.budget_h * 3600 if budget is None else parse_duration_s(budget, "--budget")
+    return LearnRequest(
+        cluster=settings.cluster.name,
+        params=load_site_params(find_cluster_file(settings, cluster)),
+        store=database_setup.open_store(settings),
+        folder=RunFolder(folder or rules.folder or settings.service.state_dir / "learn"),
+        models=get_models_dir(settings.provision.models_dir),
+        rules=rules,
+        budget=Budget(wall_s=wall_s, memory_gib=rules.memory_gib, processes=jobs or count_cores()),
+        now=int(time.time()),
+        channels=notice_channels.list_channels(settings.notify),
+    )
+
+
+def _print_document(document: dict[str, Any], console: Console) -> None:
+    """Print the verdict, then what it stands on."""
+    console.print(f"[bold]{escape(document['sentence'])}[/bold]", soft_wrap=True)
+    if document.get("reason"):
+        console.print(escape(f"Reason: {document['reason']}."), soft_wrap=True)
+    for sentence in (*document.get("settled", ()), *_list_history(document)):
+        console.print(escape(sentence), soft_wrap=True)
+    for shape in document.get("shapes", ()):
+        console.print(escape(f"Learned for {shape['name']} ({shape['why']})."), soft_wrap=True)
+    if "figures" in document:
+        console.print(_render_figures(document))
+    if "plan" in document:
+        console.print(_render_plan(document))
+
+
+def _list_history(document: dict[str, Any]) -> list[str]:
+    return list(document.get("history", {}).get("sentences", ()))
+
+
+def _render_figures(document: dict[str, Any]) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=f"mean of {document['judged_handovers']} hand-overs of the newest weeks, h",
+        title_justify="left",
+    )
+    table.add_column("policy")
+    for heading in ("interruption", "overlap", "cost", "95 %"):
+        table.add_column(heading, justify="right")
+    rows = sorted(document["figures"].items(), key=lambda row: row[1]["cost_h"])
+    for name, figures in rows:
+        means = (figures["interruption_h"], figures["overlap_h"], figures["cost_h"])
+        note = " (has learned from these weeks)" if name in document["seen"] else ""
+        interval = figures["ci"]
+        ends = "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+        table.add_row(escape(name + note), *(f"{mean:.2f}" for mean in means), ends)
+    return table
+
+
+def _render_plan(document: dict[str, Any]) -> Table:
+    plan, took = document["plan"], document["took_s"]
+    table = Table(box=box.SIMPLE_HEAD, title="the run", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_row("weeks", str(plan["weeks"]))
+    table.add_row("hand-overs", f"{plan['handovers']:,}")
+    table.add_row("tables that were missing", str(plan["tables_to_make"]))
+    table.add_row("families", ", ".join(plan["families"]))
+    for stage, seconds in took.items():
+        table.add_row(f"{stage} took", f"{seconds:,.0f} s")
+    table.add_row("most memory of a process", f"{document['peak_gib']:.1f} GiB")
+    return table

@@ -1,0 +1,223 @@
+"""Trains the candidates of a run, and judges them on the newest weeks beside what decides today."""
+
+import importlib.util
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirage.domain.chain import OVERLAP_PRICE
+from mirage.errors import InputError, MirageError
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.evaluation.evaluation_document import compute_figures
+from mirage.lab.evaluation.policy_evaluation import (
+    ORACLE,
+    EvaluationRequest,
+    has_learned_since,
+    run_evaluation,
+)
+from mirage.lab.learning.run_budget import AGENTS, TREES, Paces
+from mirage.lab.study_output import StudyOutput
+from mirage.lab.training.artefact_training import train_artefact
+from mirage.lab.training.trainers import FamilyName, TrainingRequest
+from mirage.policies import registry
+from mirage.policies.models.model_policy import ModelPolicy
+from mirage.policies.registry import AUTO, MODELS
+
+JUDGED = ("reactive", "quantile", "twin", AUTO, ORACLE)
+"""What candidates are judged beside; `auto` is with the models that are promoted today."""
+RULES = ("quantile", "twin")
+_TREES_NEED = ("sklearn", "xgboost", "skl2onnx", "onnxmltools")
+_AGENTS_NEED = ("torch", "stable_baselines3", "gymnasium")
+_CANDIDATE = "candidate-"
+_FIGURES = ("interruption_h", "overlap_h", "cost_h")
+
+
+def list_families() -> list[FamilyName]:
+    """List the families whose packages are installed, in the order in which they are wanted."""
+    trees = TREES if _are_installed(_TREES_NEED) else ()
+    agents = AGENTS if _are_installed((*_AGENTS_NEED, "onnx")) else ()
+    return [*trees, *agents]
+
+
+def check_packages(wanted: Sequence[FamilyName] = ()) -> list[FamilyName]:
+    """Return the families that can be trained, of those that are wanted; none are named: all.
+
+    Raises InputError if there is none.
+    """
+    families = [family for family in list_families() if not wanted or family in wanted]
+    if not families:
+        raise InputError(
+            "learning needs packages that are not installed: pip install "
+            "'mirage-provisioner[trees]', or the Debian package mirage-learn"
+        )
+    return families
+
+
+def _are_installed(names: Sequence[str]) -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateTraining:
+    """Where candidates are trained, and from what."""
+
+    models: Path
+    """A folder named `models`, which candidates come into."""
+    version: str
+    tables: Sequence[Path]
+    """The tables to learn from, one for each shape of chain."""
+    note: str
+
+    def get_name(self, family: FamilyName) -> str:
+        return f"{MODELS}/{_CANDIDATE}{family}/{self.version}"
+
+    def train_candidate(self, family: FamilyName, output: StudyOutput) -> None:
+        """Train a family on the tables, judged on one window of its own for the card; a finished
+        one stays."""
+        out = self.models / f"{_CANDIDATE}{family}" / self.version
+        if not out.exists():
+            train_model(family, self.tables, out, output, windows=1, note=self.note)
+
+
+def train_candidates(
+    training: CandidateTraining,
+    families: Sequence[FamilyName],
+    output: StudyOutput,
+    *,
+    paces: Paces,
+    handovers: int,
+    deadline: float,
+) -> list[FamilyName]:
+    """Train the families, and return those that were trained.
+
+    A family for which no time is left until `deadline` (`time.monotonic`) is left out, with a note;
+    the first one is always trained.
+    """
+    trained: list[FamilyName] = []
+    for family in families:
+        left_s = deadline - time.monotonic()
+        if trained and paces.seconds[family] * handovers > left_s:
+            output.warn(f"{family} is not trained: the budget of time is spent")
+            continue
+        begun = time.monotonic()
+        is_new = not (training.models / f"{_CANDIDATE}{family}" / training.version).exists()
+        training.train_candidate(family, output)
+        trained.append(family)
+        if is_new:
+            paces.measure(family, time.monotonic() - begun, handovers)
+    return trained
+
+
+def train_model(
+    family: FamilyName,
+    tables: Sequence[Path],
+    out: Path,
+    output: StudyOutput,
+    *,
+    windows: int,
+    note: str,
+) -> None:
+    """Train a model into the folder `out`, models/NAME/VERSION, which does not exist yet."""
+    request = TrainingRequest(
+        family=family,
+        paths=tables,
+        out=out,
+        find_models=lambda: out.parent.parent,
+        windows=windows,
+        note=note,
+    )
+    train_artefact(request, output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedPolicies:
+    """The figures of each policy on the newest weeks."""
+
+    figures: Mapping[str, Mapping[str, Any]]
+    """By policy: means a hand-over in hours, and `ci`, the 95 % interval of the cost."""
+    handovers: int
+    seen: Sequence[str] = ()
+    """Models that have learned from these weeks: their figures are too good."""
+
+    def get_cost_h(self, name: str) -> float:
+        return float(self.figures[name]["cost_h"])
+
+    def find_best(self, names: Sequence[str]) -> str:
+        """Return the cheapest of some policies."""
+        return min(names, key=self.get_cost_h)
+
+
+def judge_candidates(
+    candidates: Sequence[str],
+    shipped: Path,
+    models: Path,
+    tables: Mapping[Path, EpisodeTable],
+    output: StudyOutput,
+) -> JudgedPolicies:
+    """Judge candidates on tables of days that they have not seen, as `mirage evaluate` judges.
+
+    They are judged beside JUDGED, and beside the models in use in the folder `shipped` that fit the
+    chains; the champion is one of them. `models` is the folder of the candidates; the models in use
+    are linked into it.
+    """
+    in_use = _link_models_in_use(shipped, models)
+    fitting = [name for name in in_use if _fits_chains(name, models, tables, output)]
+    names = [*JUDGED, *fitting, *candidates]
+    request = EvaluationRequest(
+        paths=list(tables),
+        tables=list(tables.values()),
+        names=names,
+        models=models,
+        overlap_price=OVERLAP_PRICE,
+    )
+    figures = compute_figures(run_evaluation(request, output), OVERLAP_PRICE)
+    seen = [name for name in fitting if _has_seen(name, models, tables)]
+    return JudgedPolicies(
+        figures={name: _pick_figures(figures[name]["all"]) for name in names},
+        handovers=sum(map(len, tables.values())),
+        seen=tuple(seen),
+    )
+
+
+def _link_models_in_use(shipped: Path, models: Path) -> list[str]:
+    """Link the folder of each name with a promoted version into `models`; return their names."""
+    names = []
+    for promoted in sorted(shipped.glob(f"*/{registry.PROMOTED}")):
+        link = models / promoted.parent.name
+        try:
+            link.unlink(missing_ok=True)
+            link.symlink_to(promoted.parent.absolute(), target_is_directory=True)
+        except OSError as error:
+            raise InputError(f"{link} cannot be written: {error.strerror}") from error
+        names.append(f"{MODELS}/{promoted.parent.name}")
+    return names
+
+
+def _fits_chains(
+    name: str, models: Path, tables: Mapping[Path, EpisodeTable], output: StudyOutput
+) -> bool:
+    """Return whether a model can be asked about the chains of all tables; a broken one cannot."""
+    try:
+        model = registry.load_model(name, models)
+    except MirageError as error:
+        output.warn(f"{name} is not judged: {error}")
+        return False
+    scope = model.artefact.scope
+    outside = (
+        scope.explain_outside(t.metadata.nodes, t.metadata.time_limit_s) for t in tables.values()
+    )
+    return all(why is None for why in outside)
+
+
+def _has_seen(name: str, models: Path, tables: Mapping[Path, EpisodeTable]) -> bool:
+    model: ModelPolicy = registry.load_model(name, models)
+    return any(
+        has_learned_since(model, str(table.metadata.cluster.get("name", "")), table.metadata.since)
+        for table in tables.values()
+    )
+
+
+def _pick_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: figures[name] for name in _FIGURES} | {"ci": figures["cost_h_ci"]}

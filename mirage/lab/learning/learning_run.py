@@ -1,0 +1,450 @@
+"""A run of learning: from the service's own database to a verdict, in stages that are kept."""
+
+import os
+import resource
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mirage.database.chains.chain_shapes import OwnedShape, read_owned_shapes
+from mirage.database.learning import challenges
+from mirage.database.operations import clusters
+from mirage.domain.time_units import DAY_S
+from mirage.errors import InputError
+from mirage.history.workloads.replay import Replay
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.episodes.generation import parallel
+from mirage.lab.learning import candidates, site_replay, week_tables
+from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
+from mirage.lab.learning.chain_shapes import (
+    ChainShape,
+    ChosenShapes,
+    choose_shapes,
+    parse_shapes,
+)
+from mirage.lab.learning.history_facts import WEEK_S, HistoryFacts, count_days, list_weeks
+from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
+from mirage.lab.learning.run_budget import (
+    Paces,
+    RunPlan,
+    build_plan,
+    check_days,
+    plan_run,
+)
+from mirage.lab.learning.run_folder import (
+    keep_stage,
+    move_folder,
+    read_json,
+    write_json,
+)
+from mirage.lab.learning.week_tables import TableUnit
+from mirage.lab.site_history import find_cluster_id
+from mirage.lab.study_output import StudyOutput
+from mirage.lab.tables.pair_options import LEAD_IN_S
+from mirage.lab.training.trainers import FamilyName
+from mirage.policies import registry
+from mirage.policies.registry import MODELS
+from mirage.reports.recommendation import LogWaits
+
+Document = dict[str, Any]
+
+SHAPES_STAND_S = 90 * DAY_S
+"""Shapes of chain stay for so long, since tables of other shapes are made from the beginning."""
+KEPT_VERSIONS = 3
+"""Candidates of so many runs are kept of each family."""
+_VERDICT = "verdict.json"
+_PLACING = "placing.json"
+"""The file of a run that has the version of the model that it puts forward."""
+
+
+class LearningRun:
+    """The stages of one run."""
+
+    def __init__(
+        self, request: LearnRequest, output: StudyOutput, scratch: Path | None = None
+    ) -> None:
+        """`scratch`: where a plan is made that changes nothing."""
+        self._request = request
+        self._folder = request.folder
+        self._scratch = scratch
+        self._warn = output.warn
+        self._output = StudyOutput(self._add_note, output.show_progress)
+        self._paces = Paces.load(request.folder.path / "pace.json")
+        self._deadline = time.monotonic() + request.budget.wall_s
+        self._document: Document = {}
+        self._notes: list[str] = []
+        self._took: dict[str, float] = {}
+
+    def learn(self) -> Document:
+        """Go through all stages, and return the document of the verdict."""
+        families = candidates.check_packages(self._request.families)
+        self._check_models_folder()
+        begun = self._folder.open_run(self._request.now)
+        plan = self.plan()
+        stage = self._folder.run / _VERDICT
+        kept = read_json(stage)
+        if kept is None:
+            self._reach_verdict(plan, str(begun["version"]), families)
+            write_json(stage, self.build_document())
+        else:
+            self._document |= kept
+        self._clean_up(plan)
+        return self.build_document()
+
+    def _reach_verdict(self, plan: RunPlan, version: str, families: Sequence[FamilyName]) -> None:
+        """Make the tables, train, judge, and put the best candidate forward."""
+        with self._time_stage("tables"):
+            self._make_tables(plan)
+        tables = week_tables.load_shape_tables(plan.units)
+        if not tables:
+            raise NothingToLearn("No hand-over of these weeks could be simulated to its end.")
+        judged = self._train_and_judge(tables, plan, version, families)
+        best = judged.find_best([n for n in judged.figures if n.startswith(f"{MODELS}/candidate-")])
+        self._document |= self._put_forward(best, judged, tables, version)
+        self._document["trained_at"] = self._request.now
+
+    def plan(self) -> RunPlan:
+        """Read the history, choose the shapes, and plan the run. Raises NothingToLearn."""
+        request = self._request
+        families = candidates.check_packages(self._request.families)
+        with self._time_stage("history"):
+            history = self._folder.history
+            if self._scratch is not None:
+                history = self._scratch / history.name
+            site_replay.export_history(request, history, self._output)
+            facts = HistoryFacts.from_file(history)
+            self._document["history"] = facts.build_document()
+            self._taken = site_replay.load_site_replay(request, history)
+            self._document["rows"] = site_replay.count_rows(self._taken)
+        chosen = self._choose_shapes(self._taken)
+        limit_s = chosen.shapes[0].time_limit_s
+        weeks = list_weeks(facts, limit_s, request.rules.weeks)
+        if too_few := check_days(weeks, facts.days, limit_s):
+            raise NothingToLearn(" ".join([too_few, *facts.list_sentences()[1:]]))
+        with self._time_stage("comparing waits"):
+            self._check_waits(history, chosen.shapes, facts)
+        units = week_tables.list_units(self._folder.path, request.params, weeks, chosen.shapes)
+        plan = self._keep_plan(units, families)
+        self._document["plan"] = plan.build_document()
+        return plan
+
+    def _keep_plan(self, units: Sequence[TableUnit], families: Sequence[FamilyName]) -> RunPlan:
+        """Return the plan with which the run began: by now more weeks may fit, and candidates that
+        are trained already have learned from the weeks of the first plan."""
+        budget, stage = self._request.budget, self._folder.run / "plan.json"
+        kept = None if self._scratch is not None else read_json(stage)
+        if kept is not None:
+            taken = [unit for unit in units if unit.week.name in kept["weeks"]]
+            return build_plan(
+                taken, [f for f in families if f in kept["families"]], self._paces, budget
+            )
+        plan = plan_run(units, families, self._paces, budget)
+        self._notes += plan.notes
+        if self._scratch is None:
+            weeks = [week.name for week in plan.weeks]
+            write_json(stage, {"weeks": weeks, "families": list(plan.families)})
+        return plan
+
+    def build_document(self) -> Document:
+        """Return what is known so far."""
+        peaks = (resource.getrusage(of).ru_maxrss for of in _PROCESSES)
+        return self._document | {
+            "notes": list(self._notes),
+            "took_s": {stage: round(took, 1) for stage, took in self._took.items()},
+            "peak_gib": round(max(peaks) / 2**20, 2),
+        }
+
+    def _add_note(self, text: str) -> None:
+        self._notes.append(text)
+        self._warn(text)
+
+    @contextmanager
+    def _time_stage(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
+
+    def _check_models_folder(self) -> None:
+        """Raise InputError before the long work if no model could be put into use."""
+        models = self._request.models
+        above = next(p for p in (models, *models.absolute().parents) if os.path.exists(p))
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise InputError(
+                f"models of this site come into {models}, which cannot be written: set "
+                "provision.models_dir to a folder of the service's account"
+            )
+
+    def _choose_shapes(self, taken: Replay) -> ChosenShapes:
+        """Choose the shapes; those of earlier runs stand for a while."""
+        request, file = self._request, self._folder.path / "shapes.json"
+        kept = read_json(file) or {}
+        is_fresh = request.now - SHAPES_STAND_S <= kept.get("at", 0) <= request.now
+        chosen = parse_shapes(kept, request.params) if is_fresh else None
+        if chosen is None:
+            owned: list[OwnedShape] = []
+            with request.store.read() as tx:
+                cluster_id = find_cluster_id(tx, request.cluster)
+                since = request.now - request.rules.weeks * WEEK_S
+                if cluster_id is not None:
+                    owned = read_owned_shapes(tx, cluster_id, since=since)
+            chosen = choose_shapes(owned, taken.workload.jobs, request.params)
+            if self._scratch is None:
+                shapes = [shape.build_document() for shape in chosen.shapes]
+                write_json(file, {"at": request.now, "shapes": shapes, "notes": chosen.notes})
+        self._document["shapes"] = [shape.build_document() for shape in chosen.shapes]
+        self._notes += chosen.notes
+        return chosen
+
+    def _check_waits(
+        self, history: Path, shapes: Sequence[ChainShape], facts: HistoryFacts
+    ) -> None:
+        """Raises NothingToLearn if jobs wait for other spans in the replay than they did at the
+        site, by the rule of the shadow report. Forced, the run goes on and proposes nothing."""
+        since = dict.fromkeys((s.partition for s in shapes), facts.since + LEAD_IN_S)
+        params = self._request.params
+
+        def compare() -> Mapping[str, Any]:
+            return parallel.run_apart(site_replay.compare_site_waits, history, params, since)
+
+        stage = self._folder.run / "waits.json"
+        kept = compare() if self._scratch is not None else keep_stage(stage, compare)
+        self._document["waits"] = dict(kept)
+        for waits in (LogWaits(**values) for values in kept.values()):
+            if not waits.agrees:
+                sentence = (
+                    f"The replay does not follow the history: in partition {waits.partition} "
+                    f"{waits.jobs:,} jobs waited {waits.logged_h:.2f} h on average, and "
+                    f"{waits.replayed_h:.2f} h in the replay, so nothing that is learned there is "
+                    "proposed. Correct the cluster file: `mirage simulate --from-database`, "
+                    "`mirage calibrate --from-database`."
+                )
+                if not self._request.is_forced:
+                    raise NothingToLearn(sentence)
+                self._add_note(sentence)
+
+    @property
+    def _follows_log(self) -> bool:
+        return all(LogWaits(**values).agrees for values in self._document["waits"].values())
+
+    def _make_tables(self, plan: RunPlan) -> None:
+        """Make the missing tables, newest week first. Raises BudgetSpent when time is over."""
+        missing = plan.missing
+        points = sum(len(unit.points) for unit in missing)
+        if not points:
+            return
+        processes = min(self._request.budget.processes, len(missing))
+        begun, done = time.monotonic(), 0
+        reserved_s = min(plan.training_s, self._request.budget.wall_s / 2)
+        with self._output.show_progress("tables", points) as on_progress:
+
+            def count_points(count: int) -> None:
+                nonlocal done
+                done += count
+                on_progress(count)
+                if done < points and time.monotonic() > self._deadline - reserved_s:
+                    self._paces.measure_tables(time.monotonic() - begun, done, processes)
+                    raise BudgetSpent(
+                        f"The budget of {self._request.budget.wall_s / 3600:.1f} h is spent: "
+                        f"{done} of {points} hand-overs are simulated, and the next run goes on."
+                    )
+
+            week_tables.make_units(
+                missing,
+                self._request.params,
+                self._taken.workload.jobs,
+                processes,
+                count_points,
+            )
+        self._paces.measure_tables(time.monotonic() - begun, done, processes)
+
+    def _train_and_judge(
+        self,
+        tables: Mapping[ChainShape, EpisodeTable],
+        plan: RunPlan,
+        version: str,
+        families: Sequence[FamilyName],
+    ) -> JudgedPolicies:
+        """Train each family on the older weeks, and judge all on the newest."""
+        newest = max(table.metadata.until for table in tables.values())
+        cut = week_tables.choose_cut(newest, count_days(plan.weeks))
+        run = self._folder.run
+        past, later = {}, {}
+        for shape, table in tables.items():
+            earlier, newer = week_tables.split_newest(table, cut)
+            past[run / "past" / f"{shape.folder}.npz"] = earlier
+            later[run / "newest" / f"{shape.folder}.npz"] = newer
+        later = {path: table for path, table in later.items() if len(table)}
+        past = {path: table for path, table in past.items() if len(table)}
+        if not past or not later:
+            raise NothingToLearn("The weeks have too few hand-overs to learn and to judge.")
+        for path, table in past.items():
+            week_tables.save_with_twin(table, path)
+        training = CandidateTraining(
+            models=run / "models",
+            version=version,
+            tables=list(past),
+            note=f"learned from the history of {self._request.cluster}, judged on newer weeks",
+        )
+        handovers = sum(map(len, past.values()))
+        wanted = [family for family in plan.families if family in families]
+        with self._time_stage("training"):
+            trained = candidates.train_candidates(
+                training,
+                wanted,
+                self._output,
+                paces=self._paces,
+                handovers=handovers,
+                deadline=self._deadline,
+            )
+        names = [training.get_name(family) for family in trained]
+        with self._time_stage("judging"):
+            begun = time.monotonic()
+            judged = candidates.judge_candidates(
+                names, self._request.models, run / "models", later, self._output
+            )
+            self._paces.measure_judging(time.monotonic() - begun, judged.handovers)
+        self._document |= {
+            "figures": dict(judged.figures),
+            "judged_handovers": judged.handovers,
+            "judged_since": cut,
+            "judged_until": newest,
+            "seen": list(judged.seen),
+        }
+        return judged
+
+    def _put_forward(
+        self,
+        best: str,
+        judged: JudgedPolicies,
+        tables: Mapping[ChainShape, EpisodeTable],
+        version: str,
+    ) -> Document:
+        """Let the best candidate decide in shadow from now on, if it is cheaper than what decides
+        without it; it then learns from all weeks. Return the verdict."""
+        rivals = [name for name in candidates.RULES if name in judged.figures]
+        champion = f"{MODELS}/{self._request.site_name}"
+        # A champion that has learned from these weeks looks too good: the days to come will tell.
+        if champion in judged.figures and champion not in judged.seen:
+            rivals.append(champion)
+        rival = judged.find_best(rivals)
+        figures = (
+            f"{best} costs {judged.get_cost_h(best):.2f} h a hand-over on the newest weeks "
+            f"({judged.handovers} hand-overs), and {rival} {judged.get_cost_h(rival):.2f} h"
+        )
+        if not self._follows_log:
+            return {
+                "proposed": None,
+                "sentence": f"{figures}. Nothing is proposed: the replay does not follow the "
+                "history.",
+            }
+        if judged.get_cost_h(best) >= judged.get_cost_h(rival):
+            return {"proposed": None, "sentence": f"Nothing is proposed: {figures}."}
+        standing = self._find_standing()
+        if standing is not None and standing != self._get_placed():
+            return {
+                "proposed": None,
+                "sentence": f"{figures}. It is not put forward, since {standing} decides in shadow "
+                "and there is one challenger at a time.",
+            }
+        with self._time_stage("final training"):
+            model = self._place_model(best, tables, version)
+        if standing is None:
+            self._start_challenge(model)
+        days = self._request.rules.shadow_days
+        return {
+            "proposed": model,
+            "sentence": f"{figures}. Trained on all weeks as {model}, it decides in shadow for "
+            f"{days} days, and is then judged.",
+        }
+
+    def _start_challenge(self, model: str) -> None:
+        request = self._request
+        with request.store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, request.cluster)
+            challenges.start_challenge(
+                tx, cluster_id, model=model, champion=request.champion, at=request.now
+            )
+
+    def _get_placed(self) -> str | None:
+        """Return the model that this run had put forward before it was interrupted."""
+        kept = read_json(self._folder.run / _PLACING)
+        return None if kept is None else f"{MODELS}/{self._request.site_name}/{kept['version']}"
+
+    def _find_standing(self) -> str | None:
+        with self._request.store.read() as tx:
+            cluster_id = find_cluster_id(tx, self._request.cluster)
+            if cluster_id is None:
+                return None
+            standing = challenges.find_standing_challenge(tx, cluster_id)
+        return None if standing is None else standing.model
+
+    def _place_model(
+        self, best: str, tables: Mapping[ChainShape, EpisodeTable], version: str
+    ) -> str:
+        """Train the best family on all weeks, and put the model into the folder of models."""
+        request, run = self._request, self._folder.run
+        placing = run / _PLACING
+        kept = keep_stage(placing, lambda: {"version": _find_free(request, version)})
+        target = request.models / request.site_name / str(kept["version"])
+        if not target.exists():
+            whole = {run / "whole" / f"{s.folder}.npz": table for s, table in tables.items()}
+            for path, table in whole.items():
+                week_tables.save_with_twin(table, path)
+            made = run / "final" / MODELS / request.site_name / target.name
+            if not made.exists():
+                family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
+                note = f"learned from the history of {request.cluster}"
+                candidates.train_model(
+                    family, list(whole), made, self._output, windows=3, note=note
+                )
+            move_folder(made, target)
+        return registry.format_model_name(target)
+
+    def _clean_up(self, plan: RunPlan) -> None:
+        """Keep the candidates, and delete what no later run reads."""
+        for made in sorted((self._folder.run / MODELS).glob("candidate-*/*")):
+            if made.is_dir():
+                family = made.parent.name.removeprefix("candidate-")
+                _keep_candidate(made, self._folder.candidates / family)
+        write_json(self._folder.path / _VERDICT, self.build_document())
+        week_tables.remove_old_tables(self._folder.path, self._list_all_units(plan))
+        self._folder.delete_run()
+
+    def _list_all_units(self, plan: RunPlan) -> list[TableUnit]:
+        """List the tables that a later run may read, those without room in this run included."""
+        limit_s = plan.units[0].shape.time_limit_s
+        facts = HistoryFacts.from_file(self._folder.history)
+        weeks = list_weeks(facts, limit_s, self._request.rules.weeks)
+        shapes = list(dict.fromkeys(unit.shape for unit in plan.units))
+        return week_tables.list_units(self._folder.path, self._request.params, weeks, shapes)
+
+
+_PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+
+
+def _find_free(request: LearnRequest, version: str) -> str:
+    """Return the version, with a number behind it if it exists: versions do not change."""
+    return _find_free_path(request.models / request.site_name / version).name
+
+
+def _find_free_path(path: Path) -> Path:
+    """Return the path, with a number behind it if it exists."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+def _keep_candidate(made: Path, kept: Path) -> None:
+    """Keep a candidate beside those of earlier runs, the newest of which stay."""
+    move_folder(made, _find_free_path(kept / made.name))
+    versions = sorted(
+        (path for path in kept.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
+    )
+    for old in versions[:-KEPT_VERSIONS]:
+        week_tables.remove_path(old)

@@ -1,0 +1,241 @@
+"""Plans a run of learning within its budget of time and memory, by the measured pace of earlier
+runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mirage.domain.time_units import DAY_S
+from mirage.errors import InputError
+from mirage.lab.learning.history_facts import ReplayedWeek, count_days
+from mirage.lab.learning.week_tables import TableUnit, write_whole
+from mirage.lab.training.trainers import FamilyName
+from mirage.observation import spec
+
+FEWEST_DAYS = 14
+"""Days of hand-overs from which models learn at least: a week to learn from, a week to be judged
+on."""
+ENOUGH_WEEKS = 13
+"""With a quarter of a year, more families are worth more than more weeks."""
+TREES = (FamilyName.XGBOOST, FamilyName.FOREST, FamilyName.ENSEMBLE)
+"""In the order in which a short budget takes them."""
+AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
+FINAL_TIMES = 2.0
+"""The best family is fitted on four windows; to be judged, each is fitted on two."""
+_TABLES, _JUDGE = "tables", "judge"
+_FIRST_PACES: Mapping[str, float] = {
+    _TABLES: 2.0,
+    _JUDGE: 0.2,
+    FamilyName.XGBOOST: 0.1,
+    FamilyName.FOREST: 0.1,
+    FamilyName.ENSEMBLE: 0.2,
+    FamilyName.DQN: 3.0,
+    FamilyName.POLICY_GRADIENT: 3.0,
+}
+"""Seconds of one core for each hand-over, until a run has measured its own: Lonestar6, pairs of 48
+h, `mirage report shadow` and `mirage train` (docs/admin/report.md, docs/research/train.md)."""
+_MARGIN = 0.9
+"""The share of the budget that a plan fills."""
+_COPIES = 4
+"""How often the observations of a table are in memory at once while a model is fitted."""
+
+
+@dataclass(slots=True)
+class Paces:
+    """Seconds of one core for each hand-over of a stage."""
+
+    file: Path
+    seconds: dict[str, float] = field(default_factory=lambda: dict(_FIRST_PACES))
+
+    @classmethod
+    def load(cls, file: Path) -> "Paces":
+        """Load the measured paces. A file that cannot be read is as good as none."""
+        paces = cls(file)
+        try:
+            measured = json.loads(file.read_text("utf-8"))
+            paces.seconds |= {k: float(v) for k, v in measured.items() if k in _FIRST_PACES}
+        except (OSError, ValueError, AttributeError, TypeError):
+            pass
+        return paces
+
+    def measure(self, stage: str, wall_s: float, handovers: int, processes: int = 1) -> None:
+        """Take in how long a stage took, and keep it for the next run."""
+        if handovers > 0:
+            self.seconds[stage] = max(1e-4, wall_s * processes / handovers)
+            write_whole(self.file, json.dumps(self.seconds, indent=1))
+
+    def estimate_tables_s(self, points: int, processes: int) -> float:
+        return self.seconds[_TABLES] * points / max(1, processes)
+
+    def estimate_training_s(self, families: Sequence[FamilyName], handovers: int) -> float:
+        """Estimate the fits of all families, that of the best one on all weeks, and judging."""
+        fits = [self.seconds[family] * handovers for family in families]
+        return sum(fits) + FINAL_TIMES * max(fits) + self.seconds[_JUDGE] * handovers
+
+    def measure_tables(self, wall_s: float, points: int, processes: int) -> None:
+        self.measure(_TABLES, wall_s, points, processes)
+
+    def measure_judging(self, wall_s: float, handovers: int) -> None:
+        self.measure(_JUDGE, wall_s, handovers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits of a run."""
+
+    wall_s: float
+    memory_gib: float
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """The weeks and the families that a run takes, and about how long it will take."""
+
+    units: tuple[TableUnit, ...]
+    families: tuple[FamilyName, ...]
+    tables_s: float
+    training_s: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[TableUnit]:
+        return [unit for unit in self.units if not unit.is_made]
+
+    @property
+    def weeks(self) -> list[ReplayedWeek]:
+        return list(dict.fromkeys(unit.week for unit in self.units))
+
+    def build_document(self) -> dict[str, Any]:
+        return {
+            "weeks": len(self.weeks),
+            "handovers": sum(len(unit.points) for unit in self.units),
+            "tables_to_make": len(self.missing),
+            "families": list(self.families),
+            "tables_s": round(self.tables_s),
+            "training_s": round(self.training_s),
+            "notes": list(self.notes),
+        }
+
+
+def plan_run(
+    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+) -> RunPlan:
+    """Choose the newest weeks and the families that fit the budget.
+
+    `units` are in the order of weeks, newest first; `families` in the order in which they are
+    wanted. Raises InputError if too few days fit, which says how much would do.
+    """
+    weeks = list(dict.fromkeys(unit.week for unit in units))
+    by_memory = _count_fitting_weeks(weeks, units, budget)
+    plan = None
+    for count in range(len(families), 0, -1):
+        taken = _fill_budget(units, weeks[:by_memory], families[:count], paces, budget)
+        if taken is not None and (plan is None or len(taken.weeks) > len(plan.weeks)):
+            plan = taken
+        if plan is not None and len(plan.weeks) >= min(by_memory, ENOUGH_WEEKS):
+            break
+    if plan is None:
+        least = _list_least(units, weeks)
+        needed_s = _estimate(least, families[:1], paces, budget)
+        raise InputError(
+            f"{budget.wall_s / 3600:.1f} h are too short to learn from {FEWEST_DAYS} days: about "
+            f"{needed_s / 3600 / _MARGIN:.1f} h are needed (learn.budget_h, --budget)"
+        )
+    return plan
+
+
+def _fill_budget(
+    units: Sequence[TableUnit],
+    weeks: Sequence[ReplayedWeek],
+    families: Sequence[FamilyName],
+    paces: Paces,
+    budget: Budget,
+) -> RunPlan | None:
+    """Take the newest weeks that fit; None if fewer than FEWEST_DAYS fit."""
+    for count in range(len(weeks), 0, -1):
+        if count_days(weeks[:count]) < FEWEST_DAYS:
+            return None
+        taken = [unit for unit in units if unit.week in weeks[:count]]
+        if _estimate(taken, families, paces, budget) <= _MARGIN * budget.wall_s:
+            plan = build_plan(taken, families, paces, budget)
+            return replace(plan, notes=tuple(_explain_left_out(units, taken, families)))
+    return None
+
+
+def build_plan(
+    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+) -> RunPlan:
+    """Build the plan that takes all these tables and families."""
+    missing = sum(len(unit.points) for unit in units if not unit.is_made)
+    points = sum(len(unit.points) for unit in units)
+    return RunPlan(
+        units=tuple(units),
+        families=tuple(families),
+        tables_s=paces.estimate_tables_s(missing, budget.processes),
+        training_s=paces.estimate_training_s(families, points),
+    )
+
+
+def _estimate(
+    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+) -> float:
+    plan = build_plan(units, families, paces, budget)
+    return plan.tables_s + plan.training_s
+
+
+def _explain_left_out(
+    units: Sequence[TableUnit], taken: Sequence[TableUnit], families: Sequence[FamilyName]
+) -> list[str]:
+    left = len({unit.week for unit in units} - {unit.week for unit in taken})
+    notes = []
+    if left:
+        notes.append(
+            f"The {left} oldest weeks are left out: the budget of time and memory has no room for "
+            "them."
+        )
+    dropped = [family for family in TREES if family not in families]
+    if dropped:
+        notes.append(f"The budget has no room to train {' and '.join(dropped)}.")
+    return notes
+
+
+def _count_fitting_weeks(
+    weeks: Sequence[ReplayedWeek], units: Sequence[TableUnit], budget: Budget
+) -> int:
+    """Count the newest weeks whose tables fit into memory while a model is fitted."""
+    most = budget.memory_gib * 2**30
+    used = 0
+    for count, week in enumerate(weeks):
+        used += sum(_estimate_bytes(unit) for unit in units if unit.week == week)
+        if used > most and count_days(weeks[:count]) >= FEWEST_DAYS:
+            return count
+    return len(weeks)
+
+
+def _estimate_bytes(unit: TableUnit) -> int:
+    instants = len(unit.settings.instant_s)
+    return len(unit.points) * instants * len(spec.FEATURE_NAMES) * 4 * _COPIES
+
+
+def _list_least(units: Sequence[TableUnit], weeks: Sequence[ReplayedWeek]) -> list[TableUnit]:
+    """List the tables of the fewest weeks that have FEWEST_DAYS."""
+    counts = (n for n in range(1, len(weeks) + 1) if count_days(weeks[:n]) >= FEWEST_DAYS)
+    count = next(counts, len(weeks))
+    return [unit for unit in units if unit.week in weeks[:count]]
+
+
+def check_days(weeks: Sequence[ReplayedWeek], facts_days: int, time_limit_s: int) -> str | None:
+    """Explain why these weeks are too few to learn from; None if they are enough."""
+    days = count_days(weeks)
+    if days >= FEWEST_DAYS:
+        return None
+    ends = 6 + 2 * time_limit_s / DAY_S
+    return (
+        f"There is too little history to learn from: {facts_days} days, of which {days} can be "
+        f"replayed as whole weeks, and {FEWEST_DAYS} are needed. The first six days and the last "
+        f"two time limits give none, so about {FEWEST_DAYS + 7 + ends:.0f} days without a gap are "
+        "enough."
+    )

@@ -1,0 +1,275 @@
+"""Judges the challenger and the champion on the hand-overs of newer days, and carries out what
+comes of it."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.database.chains import chains
+from mirage.database.jobs import job_history
+from mirage.database.learning.challenges import Challenge
+from mirage.domain.arrays import Ints
+from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.time_units import DAY_S
+from mirage.judging.challenge import (
+    CHALLENGER,
+    CHAMPION,
+    RULES,
+    ChallengeOutcomes,
+    judge_challenge,
+    judge_champion,
+)
+from mirage.judging.learning_reason import DayLosses
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
+from mirage.lab.learning import site_replay, week_tables
+from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
+from mirage.lab.learning.forecast_losses import measure_losses
+from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
+from mirage.lab.learning.learn_request import LearnRequest
+from mirage.lab.learning.run_folder import read_json, write_json
+from mirage.lab.learning.week_tables import TableUnit
+from mirage.lab.site_history import find_cluster_id
+from mirage.lab.study_output import StudyOutput
+from mirage.policies import registry
+from mirage.policies.registry import AUTO
+from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMode
+
+MOST_HANDOVERS = 1000
+"""Of the site's own hand-overs so many, the newest ones, are replayed."""
+_SETTLED = "settled.json"
+_SCRATCH = "settle-"
+_QUANTILE = RULES[1]
+_SAMPLE = 0
+"""The owner of sample hand-overs. Owners of chains have numbers from 1."""
+
+
+def settle_models(request: LearnRequest, output: StudyOutput) -> list[str]:
+    """Settle what is due: judge the challenger after its time in shadow, and the champion whenever
+    a new week can be replayed. Return sentences about what came of it.
+
+    Only hand-overs count that began after the challenger was put forward; for the champion those
+    of the newest days after all that it has learned from.
+    """
+    with request.store.read() as tx:
+        cluster_id = find_cluster_id(tx, request.cluster)
+        last = None if cluster_id is None else job_history.read_last_submission(tx, cluster_id)
+    kept = read_json(request.folder.path / "shapes.json") or {}
+    chosen = parse_shapes(kept, request.params)
+    if cluster_id is None or last is None:
+        return []
+    promoter = ModelPromoter(
+        store=request.store,
+        cluster_id=cluster_id,
+        cluster=request.cluster,
+        models_dir=request.models,
+        channels=request.channels,
+    )
+    promoter.settle_intentions(request.now)
+    if chosen is None:
+        return []
+    covered = find_covered_until(last, chosen.shapes[0].time_limit_s)
+    settling = _Settling(request, promoter, chosen.shapes, covered, output)
+    challenge = promoter.find_due_challenge(shadow_s=request.rules.shadow_days * DAY_S, now=covered)
+    champion = promoter.find_champion()
+    settled = read_json(request.folder.path / _SETTLED) or {}
+    is_champion_due = champion is not None and settled.get("covered", 0) < covered
+    if challenge is None and not is_champion_due:
+        return []
+    judged = settling.settle(challenge, champion if is_champion_due else None)
+    losses = judged.losses if is_champion_due else settled.get("losses")
+    write_json(request.folder.path / _SETTLED, {"covered": covered, "losses": losses})
+    return judged.sentences
+
+
+def read_losses(request: LearnRequest) -> DayLosses | None:
+    """Read how good the forecasts of the champion were on the newest days, by the last look; None
+    if that is not known."""
+    settled = read_json(request.folder.path / _SETTLED) or {}
+    losses = settled.get("losses")
+    if not losses or losses["champion_model"] != request.champion:
+        return None
+    return DayLosses(
+        day=np.array(losses["day"], dtype=np.int64),
+        champion=np.array(losses["champion"], dtype=np.float64),
+        quantile=np.array(losses["quantile"], dtype=np.float64),
+    )
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What came of a look."""
+
+    sentences: list[str] = field(default_factory=list)
+    losses: dict[str, Any] | None = None
+    """The forecasts of the champion by day, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    request: LearnRequest
+    promoter: ModelPromoter
+    shapes: Sequence[ChainShape]
+    covered: int
+    """Until when whole weeks can be replayed."""
+    output: StudyOutput
+
+    def settle(self, challenge: Challenge | None, champion: str | None) -> _Settled:
+        """Judge the champion first, then the challenger, each if it is given."""
+        request, mode = self.request, PromotionMode(self.request.rules.promote)
+        settled = _Settled()
+        sentences = settled.sentences
+        for left in request.folder.path.glob(f"{_SCRATCH}*"):  # by a look that was killed
+            week_tables.remove_path(left)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=request.folder.path) as name:
+            scratch = Path(name)
+            if champion is not None:
+                since = self._find_champion_since(champion)
+                tables, owners = self._load_tables(since, scratch / CHAMPION)
+                if tables:
+                    settled.losses = self._measure_losses(champion, tables, owners)
+                    verdict = judge_champion(self._judge({CHAMPION: champion}, tables, owners))
+                    is_taken_back = self.promoter.settle_champion(
+                        verdict, mode=mode, now=request.now
+                    )
+                    what = "is taken back" if is_taken_back else "stays in use"
+                    sentences.append(f"{champion} {what}: it {verdict.explain()}.")
+            if challenge is not None:
+                names = {
+                    CHALLENGER: challenge.model,
+                    CHAMPION: self.promoter.find_champion() or AUTO,
+                }
+                tables, owners = self._load_tables(challenge.proposed_at, scratch / CHALLENGER)
+                if tables:
+                    verdict = judge_challenge(self._judge(names, tables, owners))
+                    judgement = self.promoter.settle_challenge(
+                        challenge, verdict, mode=mode, now=request.now
+                    )
+                    sentences.append(
+                        f"{challenge.model} was judged ({judgement}): it {verdict.explain()}."
+                    )
+        return settled
+
+    def _find_champion_since(self, champion: str) -> int:
+        """Find from when on the champion is judged: the newest days, after all that it learned."""
+        newest = self.covered - self.request.rules.rollback_days * DAY_S
+        scope = registry.load_model(champion, self.request.models).artefact.scope
+        learned = [until for name, until in scope.training_ends if name == self.request.params.name]
+        return max(newest, *learned) if learned else newest
+
+    def _measure_losses(
+        self, champion: str, tables: Mapping[Path, EpisodeTable], owners: Ints
+    ) -> dict[str, Any]:
+        """Measure by day how good the forecasts of the champion and of `quantile` were."""
+        policies = {
+            CHAMPION: registry.load_model(champion, self.request.models),
+            _QUANTILE: registry.get_policy(_QUANTILE),
+        }
+        losses = {
+            role: np.concatenate([measure_losses(table, policy) for table in tables.values()])
+            for role, policy in policies.items()
+        }
+        days = DayLosses.from_forecasts(
+            start_point=np.concatenate([table.start_point for table in tables.values()]),
+            owner=owners,
+            champion=losses[CHAMPION],
+            quantile=losses[_QUANTILE],
+        )
+        return {
+            "champion_model": champion,
+            "day": days.day.tolist(),
+            "champion": days.champion.tolist(),
+            "quantile": days.quantile.tolist(),
+        }
+
+    def _judge(
+        self, names: Mapping[str, str], tables: Mapping[Path, EpisodeTable], owners: Ints
+    ) -> ChallengeOutcomes:
+        """Compute the costs of policies, by their role, and of the rules, on these tables."""
+        request = EvaluationRequest(
+            paths=list(tables),
+            tables=list(tables.values()),
+            names=list(dict.fromkeys((*names.values(), *RULES))),
+            models=self.request.models,
+            overlap_price=OVERLAP_PRICE,
+        )
+        judged = run_evaluation(request, self.output)
+        roles = {**names, **{name: name for name in RULES}}
+        start_point = np.concatenate([table.start_point for table in tables.values()])
+        return ChallengeOutcomes(
+            start_point=start_point,
+            owner=owners,
+            cost_h={
+                role: judged.collect_handovers(name).compute_cost_h(OVERLAP_PRICE)
+                for role, name in roles.items()
+            },
+        )
+
+    def _load_tables(self, since: int, scratch: Path) -> tuple[dict[Path, EpisodeTable], Ints]:
+        """Make and load the tables of the days since an instant, and the owner of each hand-over:
+        sample hand-overs every six hours, and the site's own. There may be none."""
+        scratch.mkdir()
+        request, folder = self.request, self.request.folder.path
+        history = scratch / "history.parquet"
+        site_replay.export_history(request, history, self.output)
+        facts = HistoryFacts.from_file(history)
+        taken = site_replay.load_site_replay(request, history)
+        limit_s = self.shapes[0].time_limit_s
+        weeks = [
+            week for week in list_weeks(facts, limit_s, request.rules.weeks) if week.until > since
+        ]
+        own = self._list_own_handovers(since)
+        samples = week_tables.list_units(folder, request.params, weeks, self.shapes)
+        owned = week_tables.list_own_units(
+            folder, request.params, weeks, {s: list(starts) for s, starts in own.items()}
+        )
+        missing = [unit for unit in (*samples, *owned) if not unit.is_made]
+        points = sum(len(unit.points) for unit in missing)
+        with self.output.show_progress("tables of newer days", points) as on_progress:
+            week_tables.make_units(
+                missing,
+                request.params,
+                taken.workload.jobs,
+                request.budget.processes,
+                on_progress,
+            )
+        tables, owners = {}, []
+        uids = sorted({uid for starts in own.values() for uid in starts.values()})
+        numbers = {uid: number for number, uid in enumerate(uids, start=1)}
+        for shape, table in week_tables.load_shape_tables(samples).items():
+            newer = _select_since(table, since)
+            tables[scratch / f"{shape.folder}.npz"] = newer
+            owners.append(np.full(len(newer), _SAMPLE))
+        for unit in owned:
+            for table in _load_own_table(unit):
+                tables[scratch / f"{unit.shape.folder}-{unit.path.name}"] = table
+                starts = own[unit.shape]
+                owners.append(np.array([numbers[starts[at]] for at in table.start_point.tolist()]))
+        kept = {path: table for path, table in tables.items() if len(table)}
+        return kept, np.concatenate([np.zeros(0), *owners]).astype(np.int64)
+
+    def _list_own_handovers(self, since: int) -> dict[ChainShape, dict[int, int]]:
+        """List the hand-overs of the site's chains of these shapes, the newest ones: the owner's
+        uid by the predecessor's start."""
+        with self.request.store.read() as tx:
+            rows = chains.list_handovers(tx, self.promoter.cluster_id, since)
+        own: dict[ChainShape, dict[int, int]] = {shape: {} for shape in self.shapes}
+        alike = {(s.partition, s.nodes, s.time_limit_s): s for s in self.shapes}
+        for chain, link, _ in rows[-MOST_HANDOVERS:]:
+            shape = alike.get((link.partition, link.nodes, link.time_limit_s or 0))
+            if shape is not None and since <= (link.start or 0) < self.covered:
+                own[shape][link.start or 0] = chain.uid
+        return own
+
+
+def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:
+    return [EpisodeTable.load(unit.path)] if unit.path.exists() else []
+
+
+def _select_since(table: EpisodeTable, since: int) -> EpisodeTable:
+    rows = np.flatnonzero(table.start_point >= since)
+    return table.select_episodes(rows, table.metadata)

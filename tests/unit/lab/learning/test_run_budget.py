@@ -1,0 +1,93 @@
+"""What a run takes so that it keeps its budget."""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.errors import InputError
+from mirage.lab.learning import run_budget, week_tables
+from mirage.lab.learning.chain_shapes import ChainShape
+from mirage.lab.learning.history_facts import ReplayedWeek
+from mirage.lab.learning.run_budget import TREES, Budget, Paces, RunPlan, check_days, plan_run
+from mirage.lab.learning.week_tables import TableUnit
+from mirage.simulator.types import Params
+from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY
+
+SHAPE = ChainShape(partition="", nodes=1, time_limit_s=2 * HOUR_S)
+WEEK_S = 7 * DAY_S
+POINTS = 28
+
+
+def list_units(folder: Path, weeks: int) -> list[TableUnit]:
+    newest_first = [
+        ReplayedWeek(MONDAY + n * WEEK_S, MONDAY + (n + 1) * WEEK_S) for n in range(weeks)
+    ][::-1]
+    return week_tables.list_units(folder, Params(), newest_first, [SHAPE])
+
+
+def planned(folder: Path, hours: float, weeks: int = 20, memory_gib: float = 4.0) -> RunPlan:
+    paces = Paces(folder / "pace.json")
+    paces.seconds |= dict.fromkeys(TREES, 1.0) | {"tables": 10.0, "judge": 0.0}
+    budget = Budget(wall_s=hours * 3600, memory_gib=memory_gib, processes=1)
+    return plan_run(list_units(folder, weeks), TREES, paces, budget)
+
+
+def test_with_time_enough_all_weeks_and_families_are_taken(tmp_path: Path) -> None:
+    plan = planned(tmp_path, 24)
+    assert (len(plan.weeks), plan.families, plan.notes) == (20, TREES, ())
+    assert plan.tables_s == 20 * POINTS * 10.0
+
+
+def test_the_newest_weeks_are_taken_first_and_it_is_said(tmp_path: Path) -> None:
+    # A week costs 28 x (10 + 3 families + 2 for the best) s, and a tenth of the budget is kept.
+    plan = planned(tmp_path, 14 * POINTS * 15 / 3600 / 0.9 + 0.001)
+    assert len(plan.weeks) == 14
+    assert plan.weeks[0].since == MONDAY + 19 * WEEK_S
+    assert plan.families == TREES
+    assert "The 6 oldest weeks are left out" in plan.notes[0]
+
+
+def test_a_short_budget_takes_more_weeks_of_fewer_families(tmp_path: Path) -> None:
+    plan = planned(tmp_path, 13 * POINTS * 13 / 3600 / 0.9 + 0.001)
+    assert (len(plan.weeks), plan.families) == (13, TREES[:1])
+    assert any("no room to train forest and ensemble" in note for note in plan.notes)
+
+
+def test_finished_tables_cost_nothing_more(tmp_path: Path) -> None:
+    short = 14 * POINTS * 15 / 3600 / 0.9 + 0.001
+    for unit in list_units(tmp_path, 20):
+        unit.path.parent.mkdir(parents=True, exist_ok=True)
+        unit.path.with_suffix(".none").touch()
+    plan = planned(tmp_path, short)
+    assert (len(plan.weeks), plan.missing, plan.tables_s) == (20, [], 0.0)
+
+
+def test_a_budget_that_is_too_short_says_how_much_would_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"too short to learn from 14 days: about 0\.2 h"):
+        planned(tmp_path, 0.01)
+    assert len(planned(tmp_path, 0.25).weeks) == 2
+
+
+def test_memory_leaves_out_the_oldest_weeks(tmp_path: Path) -> None:
+    unit = list_units(tmp_path, 1)[0]
+    a_week_gib = run_budget._estimate_bytes(unit) / 2**30
+    assert len(planned(tmp_path, 24, memory_gib=5.5 * a_week_gib).weeks) == 5
+
+
+def test_measured_paces_are_those_of_the_next_run(tmp_path: Path) -> None:
+    Paces.load(tmp_path / "pace.json").measure_tables(100.0, 50, processes=2)
+    assert Paces.load(tmp_path / "pace.json").estimate_tables_s(10, 1) == 40.0
+    (tmp_path / "pace.json").write_text("[1]")
+    assert (
+        Paces.load(tmp_path / "pace.json").estimate_tables_s(1, 1)
+        == Paces(tmp_path).seconds["tables"]
+    )
+
+
+def test_too_few_days_are_told_with_what_would_be_enough() -> None:
+    week = ReplayedWeek(MONDAY, MONDAY + WEEK_S)
+    why = check_days([week], 21, 2 * DAY_S)
+    assert why is not None
+    assert "21 days, of which 7 can be replayed" in why
+    assert "about 31 days" in why
+    assert check_days([week, ReplayedWeek(week.until, week.until + WEEK_S)], 40, 1) is None
