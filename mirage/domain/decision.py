@@ -97,6 +97,8 @@ class PolicyView:
     twin_s: NDArray[np.int32] | None = None
     """[19]: quantiles of the wait in seconds if the standby were eligible now, at
     `twin.twin_features.LEVELS`, by the twin's last answer. None: the twin was not asked."""
+    why_no_twin: str = "the twin was not asked"
+    """Why there is no answer of the twin."""
     position: Position = Position.HELD
     """The position of the standby."""
     planned_start: int | None = None

@@ -15,8 +15,6 @@ from mirage.policies.rules.lead_rules import Quantile
 from mirage.policies.rules.release_cost import decide_by_cost
 from mirage.twin.twin_features import LEVELS
 
-NOT_ASKED = "the twin was not asked"
-
 _RULE = Quantile()
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
@@ -42,7 +40,7 @@ class TwinPolicy(SimplePolicy):
         return decide_by_cost(view, _build_forecast(view.twin_s), self.name)
 
     def explain_unfit(self, view: PolicyView) -> str | None:
-        return NOT_ASKED if view.twin_s is None else None
+        return view.why_no_twin if view.twin_s is None else None
 
 
 def _build_forecast(quantile_s: NDArray[np.int32]) -> Forecast:

@@ -47,6 +47,7 @@ _log = structlog.get_logger(__name__)
 
 NO_FILE = "no cluster file is set (cluster.file)"
 COMPILING = "the simulator is being compiled, once after an installation"
+_UNOBSERVED = "no observation: "
 _HIDDEN_SHARE = 0.1
 """Jobs count as hidden if more than this share of the busy nodes shows no job.
 
@@ -197,6 +198,11 @@ class TickObservations:
             return None, False
         return answer, answer is None
 
+    def explain_no_twin(self) -> str:
+        """Return why nobody can ask the twin in this tick; empty if somebody can."""
+        look = self._get_look()
+        return look.removeprefix(_UNOBSERVED) if isinstance(look, str) else ""
+
     def _get_look(self) -> "SnapshotObserver | str":
         """Return the tick's observer, built once; or why there is none."""
         if self._looked is None:
@@ -317,10 +323,10 @@ def _try_observing(make: Callable[[], _T]) -> _T | str:
     try:
         return make()
     except MirageError as error:
-        return f"no observation: {error}"
+        return f"{_UNOBSERVED}{error}"
     except Exception as error:
         _log.exception("an observation failed")
-        return f"no observation: {error!r}"
+        return f"{_UNOBSERVED}{error!r}"
 
 
 def count_unseen_nodes(snapshot: Snapshot) -> int:

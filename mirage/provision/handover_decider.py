@@ -308,6 +308,8 @@ class HandoverDecider:
                     view = replace(view, twin_s=twin_answer.quantile_s)
                     age_s = view.now - twin_answer.at
                     self._inputs.setdefault(handover.standby.job_id, {})["twin_age_s"] = age_s
+                elif obstacle := self._observations.explain_no_twin():
+                    view = replace(view, why_no_twin=f"{view.why_no_twin}: {obstacle}")
             return policy.decide(view)
         except Exception as error:
             _seldom.log_event(

@@ -7,7 +7,6 @@ import numpy as np
 
 from mirage.domain.arrays import Observations
 from mirage.domain.decision import PolicyView
-from mirage.policies.twin_policy import NOT_ASKED
 from mirage.twin import twin_features
 
 
@@ -29,6 +28,6 @@ def build_input_row(view: PolicyView, *, with_twin: bool) -> Observations | str:
     if not with_twin:
         return view.observation
     if view.twin_s is None:
-        return NOT_ASKED
+        return view.why_no_twin
     numbers = twin_features.compute_twin_features(view.twin_s, np.array(view.time_left_s))
     return np.concatenate([view.observation, numbers])

@@ -6,7 +6,6 @@ from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.ports import Needs, SimplePolicy
 from mirage.policies.models.artefact import Artefact
 from mirage.policies.models.unavailable_model import decide_without_model
-from mirage.policies.twin_policy import NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class ModelPolicy(SimplePolicy):
         if view.observation is None:
             return view.why_unobserved
         if self.needs.twin and view.twin_s is None:
-            return NOT_ASKED
+            return view.why_no_twin
         least, greatest = self.artefact.model.prices
         if not least <= view.overlap_price <= greatest:
             return (

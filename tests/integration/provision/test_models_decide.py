@@ -138,8 +138,8 @@ def test_a_decision_says_that_the_twin_and_models_are_not_compiled_yet(
     scene.settings = replace(scene.settings, observer=observer, limits=limits)
     scene.worker = scene.new_worker()
     row = decided(scene)
-    assert row.reason.startswith("quantile decides, since models/made/1 cannot be asked (")
-    assert "the simulator is being compiled, once after an installation" in row.reason
+    why = "the twin was not asked: the simulator is being compiled, once after an installation"
+    assert row.reason.startswith(f"quantile decides, since twin cannot be asked ({why}): ")
 
 
 def rewritten(folder: Path, **card: object) -> None:
