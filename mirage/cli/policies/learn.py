@@ -53,7 +53,7 @@ def learn_from_history(
     folder: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER",
+            metavar="DIR",
             help="The folder of tables and candidates. Default: learn.folder, else `learn` in "
             "service.state_dir.",
         ),
