@@ -166,7 +166,7 @@ def _render_figures(document: dict[str, Any]) -> Table:
         title=f"mean of {document['judged_handovers']} hand-overs of the newest weeks, h",
         title_justify="left",
     )
-    table.add_column("policy")
+    table.add_column("policy", overflow="fold")
     for heading in ("interruption", "overlap", "cost", "95 %"):
         table.add_column(heading, justify="right")
     rows = sorted(document["figures"].items(), key=lambda row: row[1]["cost_h"])
