@@ -53,6 +53,7 @@ def learn_from_history(
     folder: Annotated[
         Path | None,
         typer.Option(
+            "--folder",  # typer would take a name from a metavar that is the name in capitals
             metavar="FOLDER",
             help="The folder of tables and candidates. Default: learn.folder, else `learn` in "
             "service.state_dir.",
