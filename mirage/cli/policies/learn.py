@@ -53,7 +53,8 @@ def learn_from_history(
     folder: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
+            "--folder",  # typer would take a name from a metavar that is the name in capitals
+            metavar="FOLDER",
             help="The folder of tables and candidates. Default: learn.folder, else `learn` in "
             "service.state_dir.",
         ),
@@ -166,7 +167,7 @@ def _render_figures(document: dict[str, Any]) -> Table:
         title=f"mean of {document['judged_handovers']} hand-overs of the newest weeks, h",
         title_justify="left",
     )
-    table.add_column("policy")
+    table.add_column("policy", overflow="fold")
     for heading in ("interruption", "overlap", "cost", "95 %"):
         table.add_column(heading, justify="right")
     rows = sorted(document["figures"].items(), key=lambda row: row[1]["cost_h"])

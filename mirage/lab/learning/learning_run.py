@@ -213,6 +213,11 @@ class LearningRun:
         stage = self._folder.run / "waits.json"
         kept = compare() if self._scratch is not None else keep_stage(stage, compare)
         self._document["waits"] = dict(kept)
+        for name in since.keys() - kept.keys():
+            self._add_note(
+                f"In partition {name} the replay could not be compared with the history, which has "
+                "no wait there."
+            )
         for waits in (LogWaits(**values) for values in kept.values()):
             if not waits.agrees:
                 sentence = (

@@ -84,7 +84,8 @@ class RunFolder:
         self.delete_run()
         begun = {"at": now, "version": time.strftime("%Y%m%d", time.gmtime(now))}
         try:
-            self.run.mkdir(parents=True)
+            # The copy of the jobs names users, whom PrivateData may hide from others.
+            self.run.mkdir(parents=True, mode=0o700)
         except OSError as error:
             raise InputError(f"{self.run} cannot be created: {error.strerror}") from error
         write_json(self.run / _BEGUN, begun)

@@ -98,7 +98,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 def learned(tmp_path_factory: pytest.TempPathFactory, log: str) -> tuple[Path, dict[str, Any]]:
     """A site that has learned, and what the command printed."""
     folder = make_site(tmp_path_factory.mktemp("learned"), log)
-    return folder, told(mirage(folder, *LEARN))
+    return folder, told(wait_for_end(start(folder, *LEARN)))
 
 
 def test_a_history_is_learned_from_and_judged_beside_the_rules(
@@ -283,6 +283,12 @@ def test_one_run_goes_on_at_a_time(tmp_path: Path, log: str) -> None:
     assert list_runs(folder) == []
 
 
+def wait_for_end(process: subprocess.Popen[str]) -> Answer:
+    """A whole run takes as long as it takes; other commands of these tests end soon."""
+    out, err = process.communicate()
+    return Answer(process.returncode, out, err)
+
+
 def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
     """Wait until a file of that pattern is there, or the process has ended."""
     while process.poll() is None and not list((folder / "state/learn").glob(pattern)):
@@ -324,8 +330,7 @@ def test_killed_again_and_again_it_comes_to_the_same_end(
         wait_for(process, folder, pattern)
         process.kill()
         process.communicate()
-    answer = mirage(folder, *LEARN)
-    document = told(answer)
+    document = told(wait_for_end(start(folder, *LEARN)))
     states = [run.state for run in list_runs(folder)]
     assert RunState.RUNNING not in states
     assert hash_tables(folder) == hash_tables(learned[0])
