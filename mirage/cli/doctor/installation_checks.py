@@ -6,8 +6,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from mirage.cli.doctor import host_checks, learning_checks, service_checks, slurm_checks
+from mirage.cli.doctor import host_checks, service_checks, slurm_checks
 from mirage.cli.doctor.finding import Finding, Severity, run_check
+from mirage.cli.doctor.learn_schedule_checks import check_schedule
+from mirage.cli.doctor.learning_checks import check_learning
 from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
@@ -41,8 +43,9 @@ def run_checks(
         run_check("cluster file", lambda: _check_cluster_file(settings)),
         run_check("identity", lambda: _check_authentication(settings)),
         *service_checks.check_service(settings, url),
-        run_check("learning", lambda: learning_checks.check_learning(settings, user=user)),
         *host_checks.check_host(settings, user=user),
+        run_check("nightly learning", lambda: check_schedule(settings, user=user)),
+        run_check("learning", lambda: check_learning(settings)),
     ]
     if moves and all(f.verdict is not Severity.FAULT for f in findings if f.what == _SLURM):
         findings += slurm_checks.check_permissions(settings)

@@ -1,9 +1,8 @@
-"""Checks whether the site learns: what looks each night, the last run, and a model that waits."""
+"""Checks whether the site learns: the last run, and a model that waits for an admin."""
 
 import time
 from contextlib import closing
 
-from mirage.cli.doctor import learning_setup
 from mirage.cli.doctor.finding import Severity
 from mirage.config.settings import Settings
 from mirage.database.jobs import queue_sums
@@ -21,19 +20,10 @@ _LATE_S = 2 * DAY_S
 """Runs are looks of each night: two nights without one are too many."""
 
 
-def check_learning(settings: Settings, *, user: bool) -> tuple[Severity, str]:
-    """Check what looks each night (`learning_setup`), else what came of it.
-
-    `user`: a user's own service, which no timer of the system serves.
-    """
-    verdict, sentence = learning_setup.check_setup(settings, user=user)
-    if verdict is not Severity.GOOD or settings.learn.schedule == "off":
-        return verdict, sentence
-    return check_runs(settings)
-
-
-def check_runs(settings: Settings) -> tuple[Severity, str]:
+def check_learning(settings: Settings) -> tuple[Severity, str]:
     """Check whether the last run of learning went well, and whether a model waits for an admin."""
+    if settings.learn.schedule == "off":
+        return Severity.GOOD, "learn.schedule is off: nothing is learned by itself"
     now = int(time.time())
     with closing(database_setup.open_store(settings)) as store, store.read() as tx:
         ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}

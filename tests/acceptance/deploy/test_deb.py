@@ -237,8 +237,8 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
     assert set(faults) <= {"Slurm", "munge"}, faults
     assert found["database"][0] == "good"
     assert found["socket"][0] == "good"
-    assert found["learning"][0] == "warning"
-    assert "apt install ./mirage-learn_" in found["learning"][1]
+    assert found["nightly learning"][0] == "warning"
+    assert "apt install ./mirage-learn_" in found["nightly learning"][1]
     # What users touch is there, as their Python and shell find it.
     assert "mirage-chain" in root.done("cat", "/usr/lib/mirage/slurm_plugin/README.md")
     assert root.done("readlink", "-f", f"{PYTHON}") == "/usr/bin/python3.11\n"

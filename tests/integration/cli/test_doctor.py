@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.doctor import host_checks, learning_setup
+from mirage.cli.doctor import host_checks, learn_schedule_checks
 from mirage.cli.doctor.finding import Severity
 from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
@@ -73,10 +73,10 @@ def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Pat
     theirs = tmp_path / "bin"
     shutil.copytree(get_data_dir("slurm_plugin"), theirs)
     assert host_checks.check_sbatch_wrapper(str(theirs))[0] is GOOD
-    (theirs / "mirage_slurm/wrapper/chain.py").write_text("# of an older one\n")
+    (theirs / "mirage_wrapper" / "chain.py").write_text("# of an older one\n")
     verdict, told = host_checks.check_sbatch_wrapper(str(theirs))
     assert verdict is WARNING
-    assert "mirage_slurm/wrapper/chain.py differ" in told
+    assert "mirage_wrapper/chain.py differ" in told
     assert str(get_data_dir("slurm_plugin")) in told
 
 
@@ -166,11 +166,11 @@ def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
 
 def test_what_looks_each_night_for_something_to_learn_is_said() -> None:
     """Here the extra `trees` is installed."""
-    assert learning_setup.list_missing(learning_setup.TREE_MODULES) == []
+    assert learn_schedule_checks.list_missing(learn_schedule_checks.TREE_MODULES) == []
 
     def check(schedule: str, *, user: bool) -> tuple[Severity, str]:
         settings = Settings.model_validate({"learn": {"schedule": schedule}})
-        return learning_setup.check_setup(settings, user=user)
+        return learn_schedule_checks.check_schedule(settings, user=user)
 
     verdict, told = check("service", user=True)
     assert (verdict, "the service looks each night" in told) == (GOOD, True)

@@ -4,7 +4,7 @@ from contextlib import closing
 from time import time
 
 from mirage.cli.doctor.finding import Severity
-from mirage.cli.doctor.learning_checks import check_runs
+from mirage.cli.doctor.learning_checks import check_learning
 from mirage.config.settings import Settings
 from mirage.database.jobs import queue_sums
 from mirage.database.learning import challenges, learning_runs
@@ -32,35 +32,43 @@ def run(settings: Settings, state: RunState, *, days_ago: float = 0.5, error: st
 
 
 def test_a_new_installation_has_time(settings: Settings) -> None:
-    assert check_runs(settings) == (Severity.GOOD, "no run of learning yet")
+    assert check_learning(settings) == (Severity.GOOD, "no run of learning yet")
     watched(settings, 1)
-    assert check_runs(settings) == (Severity.GOOD, "no run of learning yet")
+    assert check_learning(settings) == (Severity.GOOD, "no run of learning yet")
 
 
 def test_one_that_never_learned_is_told_how(settings: Settings) -> None:
     watched(settings, 3)
-    verdict, words = check_runs(settings)
+    verdict, words = check_learning(settings)
     assert verdict is Severity.WARNING
     assert "systemctl enable --now mirage-learn.timer" in words
 
 
+def test_learning_that_is_off_is_off(settings: Settings) -> None:
+    watched(settings, 30)
+    off = settings.model_copy(
+        update={"learn": settings.learn.model_copy(update={"schedule": "off"})}
+    )
+    assert check_learning(off)[0] is Severity.GOOD
+
+
 def test_a_run_that_failed_says_why(settings: Settings) -> None:
     run(settings, RunState.FAILED, error="the disk is full")
-    verdict, words = check_runs(settings)
+    verdict, words = check_learning(settings)
     assert verdict is Severity.WARNING
     assert words.endswith("it failed: the disk is full")
 
 
 def test_a_run_that_went_well_is_told_and_one_of_last_week_is_too_old(settings: Settings) -> None:
     run(settings, RunState.DONE)
-    verdict, words = check_runs(settings)
+    verdict, words = check_learning(settings)
     assert verdict is Severity.GOOD
     assert words.endswith("nothing was better")
 
 
 def test_runs_that_have_ceased_are_missed(settings: Settings) -> None:
     run(settings, RunState.DONE, days_ago=7)
-    verdict, words = check_runs(settings)
+    verdict, words = check_learning(settings)
     assert verdict is Severity.WARNING
     assert "none since for two nights" in words
 
@@ -75,6 +83,6 @@ def test_a_proposal_waits(settings: Settings) -> None:
         challenges.close_challenge(
             tx, challenge_id, state=ChallengeState.PROPOSED, at=int(time()), evidence={}
         )
-    verdict, words = check_runs(settings)
+    verdict, words = check_learning(settings)
     assert verdict is Severity.WARNING
     assert words.startswith("models/site-cluster/1 waits for an admin since")

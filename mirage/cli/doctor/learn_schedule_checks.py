@@ -17,7 +17,7 @@ _DEB_PREFIX = "/usr/lib/mirage"
 _OFF = 'If Mirage need not learn here: learn.schedule = "off"'
 
 
-def check_setup(settings: Settings, *, user: bool) -> tuple[Severity, str]:
+def check_schedule(settings: Settings, *, user: bool) -> tuple[Severity, str]:
     """Check what looks each night whether there is something to learn; `user`: a user's own
     service, which no timer of the system serves."""
     schedule = settings.learn.schedule
