@@ -1,4 +1,5 @@
-"""Policies judged on episode tables: what `mirage evaluate` and `mirage report shadow` both do."""
+"""Policies judged on episode tables: what `mirage evaluate`, `mirage report shadow` and the card of
+a trained model have in common."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -110,10 +111,12 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
         _check_features(paths, tables)
     ask_twin_if_needed(asked.values(), paths, tables, output)
     _warn_if_trained_on(asked.values(), paths, tables, output)
-    heard = AutoChoiceCounter()
-    run = _PolicyRunner(request, heard, output)
+    terms = Terms(
+        overlap_price=request.overlap_price, returns=request.most_returns, guarded=request.guarded
+    )
+    run = PolicyRunner(tables, terms, output, request.startup_h)
     played = {name: run.play_tables(name, asked.get(name)) for name in names}
-    return Evaluation(tables, request.startup_h, played, heard, request.most_returns)
+    return Evaluation(tables, request.startup_h, played, run.heard, request.most_returns)
 
 
 def join_handovers(
@@ -126,20 +129,23 @@ def join_handovers(
     return HandoverOutcomes.join_outcomes(parts)
 
 
-class _PolicyRunner:
+class PolicyRunner:
     """Plays policies over tables. Each policy plays once, however many callers ask for it."""
 
     def __init__(
-        self, request: EvaluationRequest, heard: AutoChoiceCounter, output: StudyOutput
+        self,
+        tables: Sequence[EpisodeTable],
+        terms: Terms,
+        output: StudyOutput,
+        startup_h: float = 0.0,
     ) -> None:
-        self._tables = request.tables
-        self._startup_h = request.startup_h
-        self._terms = Terms(
-            overlap_price=request.overlap_price,
-            returns=request.most_returns,
-            guarded=request.guarded,
-        )
-        self._heard = heard
+        """`terms`: what a link may do that starts early. `startup_h`: hours until a successor does
+        useful work, which only the oracle's choice depends on."""
+        self._tables = tables
+        self._startup_h = startup_h
+        self._terms = terms
+        self.heard = AutoChoiceCounter()
+        """Who decided for `auto`."""
         self._output = output
         self._known: dict[tuple[str, int], PlayedHandovers] = {}
 
@@ -175,7 +181,7 @@ class _PolicyRunner:
         auto = replace(
             auto, candidates=tuple(c for c in auto.candidates if not _has_learned_from(c, table))
         )
-        return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self._heard)
+        return walk_forward.play_auto(auto, table, lambda p: self._play_once(p, place), self.heard)
 
     def _play_once(self, asked: Policy, place: int) -> PlayedHandovers:
         key = (asked.name, place)

@@ -1,1 +1,1 @@
-"""Learning to decide. Needs the extra `train`; the service never loads it."""
+"""Learning to decide. Trees need the extra `trees`, agents `train`; the service loads neither."""

@@ -11,6 +11,7 @@ from mirage.domain.arrays import Floats, Ints
 from mirage.domain.decision import Waits
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policies.rules.lead_rules import select_like_waits
+from mirage.policies.rules.return_rule import BACK_S
 
 LAST_JOBS, ENOUGH = 50, 10
 """The load is the mean wait of the last LAST_JOBS similar jobs. With fewer than ENOUGH of them,
@@ -31,6 +32,9 @@ class Results:
     """[N]: the load in hours, from the waits that were known when the predecessor started."""
     x_h: Floats
     """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
+    returns: Floats | None = None
+    """[N, P]: how often the link gave its nodes back; None: no returns were played, as in the
+    cards of older models."""
 
     @classmethod
     def create_empty(cls) -> Self:
@@ -54,14 +58,18 @@ class Results:
             self.known_at[rows],
             self.load_h[rows],
             self.x_h[rows],
+            None if self.returns is None else self.returns[rows],
         )
 
     def compute_cost_h(self, name: str, price: float) -> Floats:
         """Return the cost in hours [N]; NaN where the policy has no outcome."""
         if name not in self.names:
             return np.full(len(self), np.nan)
-        x_h = self.x_h[:, self.names.index(name)]
+        place = self.names.index(name)
+        x_h = self.x_h[:, place]
         cost_h: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
+        if self.returns is not None:
+            cost_h += price * self.returns[:, place] * (BACK_S / HOUR_S)
         return cost_h
 
 
@@ -74,14 +82,18 @@ def merge_results(parts: Sequence[Results]) -> Results:
     known_at = np.zeros(len(start_point), dtype=np.int64)
     load_h = np.zeros(len(start_point))
     x_h = np.full((len(start_point), len(names)), np.nan)
+    returns = np.zeros(x_h.shape)
     for part in parts:
         rows = np.searchsorted(start_point, part.start_point)
         known_at[rows] = np.maximum(known_at[rows], part.known_at)
         load_h[rows] = part.load_h
         for p, name in enumerate(part.names):
             has_value = np.isfinite(part.x_h[:, p])
-            x_h[rows[has_value], names.index(name)] = part.x_h[has_value, p]
-    return Results(names, start_point, known_at, load_h, x_h)
+            place = names.index(name)
+            x_h[rows[has_value], place] = part.x_h[has_value, p]
+            if part.returns is not None:
+                returns[rows[has_value], place] = part.returns[has_value, p]
+    return Results(names, start_point, known_at, load_h, x_h, returns)
 
 
 def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
