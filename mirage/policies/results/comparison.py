@@ -141,6 +141,47 @@ class Weighing:
         return bool(mean > error)
 
 
+def find_beaten(
+    models: Sequence[str], rivals: Sequence[str], results: Results, price: float, fewest_days: float
+) -> frozenset[str]:
+    """Return the models that have cost more than one of the rivals, in the mean over the hand-overs
+    of both. Hand-overs of fewer than `fewest_days` days show nothing."""
+    beaten = set()
+    for model in models:
+        for rival in rivals:
+            costs = _compute_mean_costs((model, rival), results, price, fewest_days)
+            if costs is not None and costs[0] > costs[1]:
+                beaten.add(model)
+    return frozenset(beaten)
+
+
+def order_by_cost(
+    names: Sequence[str], results: Results, price: float, fewest_days: float
+) -> list[str]:
+    """Return the names, the cheapest first, by the mean over the hand-overs of all of them.
+
+    With hand-overs of fewer than `fewest_days` days in common, the order stays.
+    """
+    costs = _compute_mean_costs(names, results, price, fewest_days)
+    if costs is None:
+        return list(names)
+    return [names[place] for place in np.argsort(costs, kind="stable")]
+
+
+def _compute_mean_costs(
+    names: Sequence[str], results: Results, price: float, fewest_days: float
+) -> Floats | None:
+    """Compute the mean cost of each name, hours, over the hand-overs of all; None: too few days."""
+    if not names or not len(results):
+        return None
+    cost_h = np.column_stack([results.compute_cost_h(name, price) for name in names])
+    has_all = np.isfinite(cost_h).all(axis=1)
+    if len(np.unique(results.start_point[has_all] // DAY_S)) < fewest_days:
+        return None
+    means: Floats = cost_h[has_all].mean(axis=0)
+    return means
+
+
 def choose_cheapest(
     order: Sequence[str], results: Results, weights: Floats, price: float, weighing: Weighing
 ) -> tuple[str, tuple[str, ...]]:
