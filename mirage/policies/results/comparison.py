@@ -160,12 +160,15 @@ def order_by_cost(
 ) -> list[str]:
     """Return the names, the cheapest first, by the mean over the hand-overs of all of them.
 
-    With hand-overs of fewer than `fewest_days` days in common, the order stays.
+    Names without results come last. With hand-overs of fewer than `fewest_days` days in common,
+    the order stays.
     """
-    costs = _compute_mean_costs(names, results, price, fewest_days)
+    judged = [name for name in names if name in results.names]
+    costs = _compute_mean_costs(judged, results, price, fewest_days)
     if costs is None:
         return list(names)
-    return [names[place] for place in np.argsort(costs, kind="stable")]
+    ordered = [judged[place] for place in np.argsort(costs, kind="stable")]
+    return [*ordered, *(name for name in names if name not in judged)]
 
 
 def _compute_mean_costs(

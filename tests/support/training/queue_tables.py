@@ -71,6 +71,21 @@ def foretold(made: EpisodeTable, every: int = 6) -> EpisodeTable:
     return table
 
 
+def shorten(made: EpisodeTable, instants: int) -> EpisodeTable:
+    """The last `instants` of each run, as if its predecessor had started then."""
+    begins_s = int(made.instant_s[-instants])
+    columns = {
+        name: column[:, -instants:] if column.shape[:2] == made.outcome_s.shape else column
+        for name, column in ((name, made._columns[name]) for name in made._columns)
+    }
+    columns |= {
+        "instant_s": made.instant_s[-instants:] - made.instant_s[-instants],
+        "predecessor_start": made.predecessor_start + begins_s,
+    }
+    about = replace(made.about, time_limit_s=made.about.time_limit_s - begins_s)
+    return EpisodeTable(about, columns)
+
+
 def shuffled(made: EpisodeTable, seed: int = 0) -> EpisodeTable:
     """The outcomes given to other episodes than those they came of."""
     order = np.random.default_rng(seed).permutation(len(made))
