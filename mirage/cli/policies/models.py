@@ -184,8 +184,8 @@ def recalibrate_model(
 ) -> None:
     """Write a copy of a model whose forecast of the wait is corrected by the newest weeks.
 
-    The copy decides as the model does: decisions go by the probability of being late, which the
-    command does not change.
+    Releases go by the forecast, so the copy decides otherwise than the model does: `mirage models
+    promote` compares the two.
     """
     from mirage.lab.training.recalibration import recalibrate_forecast
 
