@@ -15,6 +15,7 @@ from mirage.lab.training.dataset import Rows, choose_step
 if TYPE_CHECKING:
     from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
     from mirage.lab.training.trees.tree_families import Family
+
 TREES, AGENTS = "trees", "train"
 """The extras with the packages that trees and agents are trained with."""
 

@@ -91,8 +91,8 @@ def merge_results(parts: Sequence[Results]) -> Results:
             has_value = np.isfinite(part.x_h[:, p])
             place = names.index(name)
             x_h[rows[has_value], place] = part.x_h[has_value, p]
-            if part.returns is not None:
-                returns[rows[has_value], place] = part.returns[has_value, p]
+            played = np.zeros(len(part)) if part.returns is None else part.returns[:, p]
+            returns[rows[has_value], place] = played[has_value]
     return Results(names, start_point, known_at, load_h, x_h, returns)
 
 
