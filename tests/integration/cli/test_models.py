@@ -112,7 +112,7 @@ def test_the_list_has_a_row_for_each_model_and_the_cheapest_comes_first(several:
 
 def list_rows(text: str) -> list[list[str]]:
     """The cells of each row that begins with a model, of a table as people see it."""
-    lines = (line.strip("│ ").split("│") for line in text.splitlines() if "│" in line)
+    lines = (line.split("│")[1:-1] for line in text.splitlines() if "│" in line)
     cells = [[cell.strip() for cell in line] for line in lines]
     return [row for row in cells if row[0].startswith("models/")]
 

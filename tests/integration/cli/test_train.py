@@ -236,8 +236,8 @@ def test_the_figures_of_a_card_are_those_of_evaluate_on_the_same_hand_overs(
         answer = run("train", "xgboost", f"{name}.npz", *words, cwd=tmp_path)
         assert answer.code == 0, answer.err
     rules = ("quantile", "slurm-estimate", "fixed-lead")
-    words = ("half.npz", "--policy", "models/past/1", *rules, "--json", "-")
-    evaluated = json.loads(run("evaluate", *words, cwd=tmp_path).out)
+    asked = ("half.npz", "--policy", "models/past/1", *rules, "--json", "-")
+    evaluated = json.loads(run("evaluate", *asked, cwd=tmp_path).out)
     card = json.loads((tmp_path / "models" / "whole" / "1" / CARD).read_text())
     metrics = card["metrics"]
     assert metrics["policies"]["xgboost"] == evaluated["policies"]["models/past/1"]

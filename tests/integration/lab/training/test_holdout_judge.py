@@ -9,7 +9,7 @@ import pytest
 
 from mirage.domain.arrays import Flags
 from mirage.domain.decision import Action, Decision, PolicyView
-from mirage.domain.ports import SimplePolicy
+from mirage.domain.ports import Policy, SimplePolicy
 from mirage.judging import policy_runner
 from mirage.judging.policy_runner import Terms
 from mirage.judging.table.episode_table import EpisodeTable
@@ -47,7 +47,7 @@ class ByPrice(SimplePolicy):
 def judge(
     tables: Sequence[EpisodeTable],
     windows: Sequence[Flags],
-    policy: SimplePolicy,
+    policy: Policy,
     prices: Sequence[float] = operating_points.PRICES,
 ) -> HoldoutJudge:
     """A judge of one model that is the same in each window."""
@@ -164,7 +164,7 @@ def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
     assert points[0]["price"] is not None
 
 
-def outcomes_h(table: EpisodeTable, policy: SimplePolicy, price: float) -> np.ndarray:
+def outcomes_h(table: EpisodeTable, policy: Policy, price: float) -> np.ndarray:
     terms = Terms(overlap_price=price, returns=MOST_RETURNS, guarded=True)
     chosen = policy_runner.play_policy(table, policy, terms).chosen
     outcomes: np.ndarray = table.outcome_h[np.arange(len(table)), chosen]
@@ -214,7 +214,7 @@ def test_a_card_of_an_older_release_still_tells_its_results() -> None:
 
 
 def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
-    made = by_hand.table([[-0.5, 0.0, 0.5, 2.0]] * 12, waits_s=(7200, 7200, 7200))
+    made = by_hand.table([[0.25, 0.5, 1.0, 2.0]] * 12, waits_s=(7200, 7200, 7200))
     about = replace(
         made.about,
         time_limit_s=1800,
@@ -228,5 +228,5 @@ def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     asked = CardResultsLookup({"m": read_results(judging)})
     results = asked(view(0, cluster="made", time_limit_s=1800))
     rule, reactive = (results.x_h[:, results.names.index(n)] for n in ("quantile", "reactive"))
-    assert set(rule.tolist()) != {2.0}
+    assert set(rule.tolist()) == {0.25}
     assert set(reactive.tolist()) == {2.0}
