@@ -39,7 +39,6 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
     for path, table in zip(request.paths, tables, strict=True):
         warn_if_beyond_trace(path, table, output)
     _check_loads(request.paths, tables)
-    _warn_if_short(tables[0], output)
     models = request.find_models()
     all_asked = all(table.twins is not None for table in tables)
     with_twin = all_asked if request.twin is None else request.twin
@@ -49,6 +48,7 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
             add_twin_forecasts(path, table, output)
     begun = time.perf_counter()
     made = trainer.train_model(tables, request, output)
+    _warn_if_short(tables[0], output)
     card = made.card | {"note": request.note, "wall_s": round(time.perf_counter() - begun, 1)}
     _save_artefact(request.out, card, made.graph, made.weights)
     trainer.clean_up()

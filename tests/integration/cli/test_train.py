@@ -205,7 +205,7 @@ def run_without_agents(home: Path, *words: str) -> subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize("family", ["forest", "ensemble"])
 def test_trees_are_trained_without_what_only_agents_need(home: Path, family: str) -> None:
-    queue_table(40).save(home / "brief.npz")
+    queue_table(60).save(home / "brief.npz")
     words = ("train", family, "brief.npz", "--out", f"models/{family}/1", "--folds", "1")
     done = run_without_agents(home, *words)
     assert done.returncode == 0, done.stderr
@@ -225,8 +225,8 @@ def test_the_figures_of_a_card_are_those_of_evaluate_on_the_same_hand_overs(
 ) -> None:
     """One judge: what was known before a window makes the same model when it is all that there is.
     Its figures in the window are then those of `mirage evaluate` to the last digit."""
-    made = shorten(queue_table(80), instants)
-    half = made.select_episodes(np.arange(40, 80))
+    made = shorten(queue_table(112), instants)
+    half = made.select_episodes(np.arange(56, 112))
     known_at = made.predecessor_end + np.maximum(made.outcome_s.max(axis=1), 0)
     past = made.select_episodes(np.flatnonzero(known_at <= half.start_point[0]))
     for name, table_of in (("whole", made), ("past", past), ("half", half)):
