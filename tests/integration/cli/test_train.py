@@ -186,7 +186,11 @@ def test_what_needs_more_packages_says_which(home: Path, words: tuple[str, ...])
 WITHOUT_AGENTS = """
 import sys
 from mirage.__main__ import main
-sys.modules["torch"] = sys.modules["gymnasium"] = sys.modules["stable_baselines3"] = None
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "gymnasium", "stable_baselines3"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
 sys.argv[0] = "mirage"
 main()
 """
