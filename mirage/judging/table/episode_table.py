@@ -188,6 +188,27 @@ class EpisodeTable:
             outcome_aged_h=self.outcome_aged_s[i] / HOUR_S,
         )
 
+    def select_episodes(self, rows: Ints) -> "EpisodeTable":
+        """Return a table of some of the episodes, by their numbers, ascending. Neighbouring
+        episodes are not copied."""
+        is_run = len(rows) > 0 and int(rows[-1] - rows[0]) + 1 == len(rows)
+        taken = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
+        first = self._columns["started_first"]
+        counts = np.diff(first)[rows]
+        started = [np.arange(first[i], first[i + 1]) for i in rows]
+        of_started = np.concatenate([np.zeros(0, dtype=np.int64), *started])
+        columns: dict[str, TableColumn] = {}
+        for name, (_, axes) in _KINDS.items():
+            column = self._columns[name]
+            columns[name] = column[taken] if axes[0] == "episodes" else column
+            if axes[0] == "started":
+                columns[name] = column[of_started]
+        columns["started_first"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        selected = EpisodeTable(self.metadata, columns)
+        if self.twins is not None:
+            selected.twins = self.twins.select_episodes(rows)
+        return selected
+
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         part = path.with_name(f".{path.name}.part")
