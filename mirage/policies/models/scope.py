@@ -40,7 +40,7 @@ class Scope:
         return any(c == cluster and since < last for c, last in self.training_ends)
 
     def get_trained_until(self, cluster: str) -> int:
-        """Return the last start point of the training on that cluster, epoch seconds; 0 for none."""
+        """Return the last start point of the training on that cluster, epoch seconds, or 0."""
         return max((last for c, last in self.training_ends if c == cluster), default=0)
 
     def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:
