@@ -187,7 +187,14 @@ MANUAL: dict[str, HelpEntry] = {
         _COSTS,
     ),
     "models list": HelpEntry((("", "mirage models list"),), _LOCAL),
-    "models show": HelpEntry((("", "mirage models show models/ours/1"),), _LOCAL, _COSTS),
+    "models show": HelpEntry(
+        (
+            ("the versions, and the card of the one in use", "mirage models show models/ours"),
+            ("the card of version 1", "mirage models show models/ours/1"),
+        ),
+        _LOCAL,
+        _COSTS,
+    ),
     "models promote": HelpEntry(
         (
             (

@@ -9,7 +9,7 @@ from mirage.domain.arrays import Floats
 from mirage.domain.decision import PolicyView
 from mirage.domain.ports import Policy
 from mirage.domain.time_units import HOUR_S
-from mirage.judging.policy_runner import ChosenInstants, PlayedHandovers, select_known_waits
+from mirage.judging.policy_runner import PlayedHandovers, select_known_waits
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.policies.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policies.models.unavailable_model import UnavailableModel
@@ -28,9 +28,7 @@ def play_auto(
     last of the candidates' successors has started. `on_choice` is called with each choice.
     """
     candidates = _list_fit_candidates(auto, table)
-    table_results = collect_results(
-        table, {c.name: play(c.policy).release_instants for c in candidates}
-    )
+    table_results = collect_results(table, {c.name: play(c.policy) for c in candidates})
     results = _CombinedResults(auto.results, table_results)
     return play(replace(auto, results=results, on_choice=on_choice))
 
@@ -51,7 +49,7 @@ def _list_fit_candidates(auto: AutoPolicy, table: EpisodeTable) -> list[Candidat
 
 
 def collect_results(
-    table: EpisodeTable, instants_by_policy: Mapping[str, ChosenInstants]
+    table: EpisodeTable, played_handovers: Mapping[str, PlayedHandovers]
 ) -> Results:
     """Collect the results of policies in a table.
 
@@ -60,11 +58,17 @@ def collect_results(
     """
     rows = np.arange(len(table))
     x_s = np.column_stack(
-        [table.outcome_s[rows, k].astype(np.int64) for k in instants_by_policy.values()]
+        [
+            table.outcome_s[rows, played.release_instants].astype(np.int64)
+            for played in played_handovers.values()
+        ]
     )
     known_at = table.predecessor_end + np.maximum(x_s.max(axis=1), 0)
     loads_h = compute_loads_h(table)
-    return Results(tuple(instants_by_policy), table.start_point, known_at, loads_h, x_s / HOUR_S)
+    returns = np.column_stack([p.returns.astype(np.float64) for p in played_handovers.values()])
+    return Results(
+        tuple(played_handovers), table.start_point, known_at, loads_h, x_s / HOUR_S, returns
+    )
 
 
 def compute_loads_h(table: EpisodeTable) -> Floats:

@@ -2,19 +2,29 @@
 hand-overs.
 
 Candidates are ordered: learned, forecast, quantile, reactive. The first one that can be asked
-decides, unless a later one has clearly cost less on recent hand-overs at a similar load. No
+decides, unless a later one has clearly cost less on recent hand-overs at a similar load. Of several
+learned ones that of the newest weeks comes first, then the cheapest by their cards; one that has
+cost more than the forecast or than quantile by its own card does not decide. No
 candidate is asked if the position of the standby settles the decision. docs/concepts/auto.md
 describes it in full.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, PolicyView, Waits
 from mirage.domain.ports import Needs, Policy, SimplePolicy
 from mirage.policies.models.scope import Scope
-from mirage.policies.results.comparison import Results, Weighing, choose_cheapest, compute_load_h
+from mirage.policies.results.comparison import (
+    Results,
+    Weighing,
+    choose_cheapest,
+    compute_load_h,
+    find_beaten,
+    order_by_cost,
+)
 from mirage.policies.rules.lead_rules import Reactive
 from mirage.policies.rules.pinning import PinThenFree, move_off_nodes
 
@@ -34,6 +44,10 @@ class Candidate:
     @property
     def name(self) -> str:
         return self.policy.name
+
+    def get_trained_until(self, cluster: str) -> int:
+        """Return when a model's training on this cluster ended, epoch seconds; 0: it has none."""
+        return 0 if self.scope is None else self.scope.get_trained_until(cluster)
 
     def rank_on_cluster(self, cluster: str) -> int:
         """Return the rank on this cluster. Candidates of lower rank come first; equal ranks keep
@@ -126,9 +140,7 @@ class AutoPolicy(SimplePolicy):
         So the choice stays the same for the whole hand-over. If it were made anew at each instant,
         every candidate that is chosen for a moment could free the successor.
         """
-        order = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
-        faults = {c.name: c.policy.explain_unfit(view) for c in order}
-        fit_candidates = [c for c in order if faults[c.name] is None]
+        faults = {c.name: c.policy.explain_unfit(view) for c in self.candidates}
         began_at = view.predecessor_start
         if began_at is None:
             began_at = view.predecessor_end - view.time_limit_s
@@ -137,15 +149,45 @@ class AutoPolicy(SimplePolicy):
             _select_started_before(view.jobs, began_at), view.nodes, view.time_limit_s
         )
         weights = self.weighing.compute_weights(results, began_at, load)
-        names = [c.name for c in fit_candidates]
+        order = self._order_candidates(view, results)
+        fit_candidates = [c for c in order if faults[c.name] is None]
+        beaten = self._find_beaten(view, fit_candidates, results)
+        names = [c.name for c in fit_candidates if c.name not in beaten]
         name, dearer = choose_cheapest(names, results, weights, view.overlap_price, self.weighing)
-        chosen = fit_candidates[names.index(name)]
-        earlier = order[: order.index(chosen)]
+        earlier = order[: [c.name for c in order].index(name)]
         return Choice(
-            policy=chosen.policy,
+            policy=order[len(earlier)].policy,
             skipped={c.name: fault for c in earlier if (fault := faults[c.name]) is not None},
-            dearer=dearer,
+            dearer=(*(c.name for c in earlier if c.name in beaten), *dearer),
         )
+
+    def _order_candidates(self, view: PolicyView, results: Results) -> list[Candidate]:
+        """Order the candidates by rank.
+
+        Of the models of this cluster, those that learned from the newest weeks come first. Of
+        models of the same weeks the cheapest by their results comes first.
+        """
+        ranked = sorted(self.candidates, key=lambda c: c.rank_on_cluster(view.cluster))
+        learned = [c for c in ranked if c.rank_on_cluster(view.cluster) == 0]
+        learned.sort(key=lambda c: -c.get_trained_until(view.cluster))
+        by_weeks = groupby(learned, key=lambda c: c.get_trained_until(view.cluster))
+        ordered = (self._order_by_cost(tuple(group), view, results) for _, group in by_weeks)
+        return [*chain.from_iterable(ordered), *ranked[len(learned) :]]
+
+    def _order_by_cost(
+        self, candidates: Sequence[Candidate], view: PolicyView, results: Results
+    ) -> list[Candidate]:
+        names = [c.name for c in candidates]
+        ordered = order_by_cost(names, results, view.overlap_price, self.weighing.fewest_days)
+        return [candidates[names.index(name)] for name in ordered]
+
+    def _find_beaten(
+        self, view: PolicyView, fit: Sequence[Candidate], results: Results
+    ) -> frozenset[str]:
+        """Find the models that have cost more than a proven candidate that can decide instead."""
+        models = [c.name for c in fit if c.scope is not None]
+        rivals = [c.name for c in fit if c.scope is None and c.rank_on_cluster(view.cluster) == 1]
+        return find_beaten(models, rivals, results, view.overlap_price, self.weighing.fewest_days)
 
 
 def _select_started_before(jobs: Waits, at: int) -> Waits:

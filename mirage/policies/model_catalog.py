@@ -1,8 +1,11 @@
 """Lists trained models for people: name, origin, results, and whether a model is in use."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from mirage.policies.models.artefact import CARD, check_graph, read_card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """A version, in the columns of `mirage models list`."""
+    """A version of a model, as `mirage models list --json` has it."""
 
     model: str
     family: str | None
@@ -23,6 +26,34 @@ class ModelVersion:
     """The share of the gap between plain Slurm and the oracle that it closed on later weeks."""
     fault: str | None
     """Why the version cannot be used; None if it can."""
+    gap_closed_ci: tuple[float, float] | None = None
+    """The 95 % interval of `gap_closed` over days."""
+    cost_h: float | None = None
+    """The mean cost of a hand-over on later weeks, hours."""
+    cluster: str | None = None
+    """The cluster that it was trained on."""
+    trained_until: str | None = None
+    """The day on which its training data end."""
+    as_evaluate: bool = False
+    """Whether it was judged by the code of `mirage evaluate`. Older releases decided once an hour,
+    without returns."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model without its version."""
+        return self.model.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.model.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSummary:
+    """A model in one row: the version in use, or else the newest."""
+
+    line: ModelVersion
+    versions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +76,43 @@ def list_versions(under: Path) -> list[ModelVersion]:
     return [_load_version_line(folder) for folder in registry.list_model_folders(under)]
 
 
+def summarize_models(lines: Sequence[ModelVersion], under: Path) -> list[ModelSummary]:
+    """Summarize the versions of each name. For each cluster the cheapest model comes first.
+
+    Costs of different clusters do not compare, and what cannot be used comes last.
+    """
+    summaries = []
+    for name, group in groupby(sorted(lines, key=lambda line: line.name), lambda line: line.name):
+        versions = sort_versions(list(group))
+        promoted = [line for line in versions if line.promoted]
+        line = _tell_missing_version(promoted[0] if promoted else versions[0], name, under)
+        summaries.append(ModelSummary(line=line, versions=len(versions)))
+    return sorted(summaries, key=lambda summary: _rank_line(summary.line))
+
+
+def sort_versions(lines: Sequence[ModelVersion]) -> list[ModelVersion]:
+    """Sort the versions of one name, the newest first: 10 is newer than 9."""
+    return sorted(lines, key=lambda line: _split_version(line.version), reverse=True)
+
+
+def _split_version(version: str) -> list[tuple[bool, int, str]]:
+    parts = re.findall(r"\d+|\D+", version)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+
+
+def _rank_line(line: ModelVersion) -> tuple[bool, str, float, str]:
+    cost_h = inf if line.cost_h is None else line.cost_h
+    return line.fault is not None, line.cluster or "", cost_h, line.model
+
+
+def _tell_missing_version(line: ModelVersion, name: str, under: Path) -> ModelVersion:
+    """Return the line, with a fault if the name stands for a version that is not there."""
+    promoted = registry.find_promoted_version(under / name.rpartition("/")[2])
+    if line.promoted or promoted is None:
+        return line
+    return replace(line, fault=f"version {promoted} is promoted, and its folder is gone")
+
+
 def load_version(model: str, under: Path) -> ModelDetail:
     """Return a version with its card. Raises InputError if there is no such version."""
     folder = registry.resolve_folder(model, under)
@@ -61,20 +129,31 @@ def _format_load(table: Mapping[str, Any]) -> str:
 
 
 def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a model was trained on, and how much of the gap it closed on later weeks.
+    """Return what a model was trained on, and its cost and gap closed on later weeks.
 
     Raises UnfitModel if the card lacks these.
     """
-    tables = card.get("trained_on", [])
+    tables = card.get("trained_on")
+    tables = tables if isinstance(tables, list) else []
     spans = (
         f"{t['trace']} {t['nodes']} node(s) "
         f"{_format_day(t['since'])} to {_format_day(t['until'])}{_format_load(t)}"
-        for t in (tables if isinstance(tables, list) else [])
+        for t in tables
     )
     try:
         trained_on = "; ".join(spans)
-        figures = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
-        return {"trained_on": trained_on, "gap_closed": figures.get("gap_closed")}
+        metrics = card.get("metrics", {})
+        figures = metrics.get("policies", {}).get(card["family"], {}).get("all", {})
+        interval = figures.get("gap_closed_ci")
+        return {
+            "trained_on": trained_on,
+            "gap_closed": figures.get("gap_closed"),
+            "gap_closed_ci": None if interval is None else tuple(interval),
+            "cost_h": figures.get("cost_h"),
+            "cluster": str(tables[0]["cluster"].get("name", "")) if tables else None,
+            "trained_until": _format_day(max(t["until"] for t in tables)) if tables else None,
+            "as_evaluate": "most_returns" in metrics,
+        }
     # A card may hold anything.
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         message = f"{CARD} does not tell what it was trained on, or how it was judged"

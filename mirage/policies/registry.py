@@ -153,7 +153,8 @@ def load_model(name: str, under: Path = Path(MODELS)) -> ModelPolicy:
     return _load_unchanged(folder.absolute(), changed_ns)
 
 
-@lru_cache(maxsize=16)
+# More than the promoted models of a folder: `auto` asks for all of them in turn, at each tick.
+@lru_cache(maxsize=64)
 def _load_unchanged(folder: Path, changed_ns: int) -> ModelPolicy:  # noqa: ARG001 - a key
     return ModelPolicy(artefact=Artefact.load(folder), name=format_model_name(folder))
 

@@ -52,6 +52,10 @@ class TwinForecasts:
         answers: NDArray[np.int32] = self.quantile_s[:, questions]
         return answers
 
+    def select_episodes(self, rows: Ints) -> Self:
+        """Return the forecasts for some of the hand-overs, by their numbers, ascending."""
+        return type(self)(self.pair, self.start_point[rows], self.every, self.quantile_s[rows])
+
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         part = path.with_name(f".{path.name}.part")

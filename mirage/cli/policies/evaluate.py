@@ -1,17 +1,16 @@
 """`mirage evaluate`: compares what policies cost on the same hand-overs."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from mirage.cli.connection.suggestions import suggest_policies
 from mirage.cli.options import ConfigOption, OverlapPriceOption, get_models_folder
+from mirage.cli.policies.figure_tables import render_figure_tables
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import HOUR_S
@@ -19,27 +18,12 @@ from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import InputError, MalformedText
 from mirage.lab.output_check import check_writable
 
-if TYPE_CHECKING:
-    from mirage.judging.evaluation import Figures
-
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
 _STDOUT = "-"
 _MOST_RETURNS = 2
 """`policy_evaluation.MOST_RETURNS`, which takes half a second to import."""
-_Column = tuple[str, str, int]
-"""(heading, figure, digits)"""
-_FIXED_COLUMNS: tuple[_Column, ...] = (
-    ("inter-\nruption h", "interruption_h", 2),
-    ("overlap\nh", "overlap_h", 2),
-    ("zero %", "zero_interruption_pct", 0),
-    ("cost h", "cost_h", 2),
-    ("gap\nclosed", "gap_closed", 2),
-)
-"""The columns that are always shown."""
-_RETURNS = ("returns", "returns", 2)
-"""The column that is shown if returns are played."""
 
 
 @app.command("evaluate")
@@ -205,45 +189,9 @@ def _print_document(document: dict[str, Any], json_path: str | None, intervals: 
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
     console = Console()
-    columns = (*_FIXED_COLUMNS, _RETURNS) if document["most_returns"] else _FIXED_COLUMNS
-    for table in _render_figure_tables(document["policies"], columns, intervals=intervals):
+    for table in render_figure_tables(
+        document["policies"], most_returns=document["most_returns"], intervals=intervals
+    ):
         console.print(table)
     if AUTO in document["policies"]:
         console.print(format_auto_choices(document["policies"][AUTO]["all"]), soft_wrap=True)
-
-
-def _render_figure_tables(
-    figures: "Figures", columns: Sequence[_Column], *, intervals: bool
-) -> Iterator[Table]:
-    """Yield a table for each load class that has hand-overs, at most 80 columns wide."""
-    from mirage.judging.evaluation import CLASSES
-
-    for load in CLASSES:
-        rows = {name: by_class[load] for name, by_class in figures.items()}
-        count = next(iter(rows.values()))["episodes"]
-        if count:
-            table = _render_class_table(rows, columns, intervals)
-            interval_note = ", in brackets the 95 % interval over days" if intervals else ""
-            table.title = f"{load}: mean of {count} hand-overs{interval_note}"
-            yield table
-
-
-def _render_class_table(
-    rows: dict[str, dict[str, Any]], columns: Sequence[_Column], intervals: bool
-) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("policy", no_wrap=True, overflow="fold")
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="right", overflow="fold")
-    for name, figures in rows.items():
-        cells = (_format_cell(figures, figure, digits, intervals) for _, figure, digits in columns)
-        table.add_row(name, *cells)
-    return table
-
-
-def _format_cell(figures: dict[str, Any], figure: str, digits: int, intervals: bool) -> str:
-    value, ends = figures[figure], figures[f"{figure}_ci"]
-    if value is None:
-        return ""
-    interval = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends and intervals else ""
-    return f"{value:.{digits}f}{interval}"

@@ -2,11 +2,12 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,9 +15,13 @@ from rich.table import Table
 
 from mirage.cli.connection.suggestions import suggest_models
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
+from mirage.cli.policies.figure_tables import format_figure, render_metrics
 from mirage.cli.ui.progress import show_activity
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.errors import MirageError
+
+if TYPE_CHECKING:
+    from mirage.policies.model_catalog import ModelVersion
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
@@ -30,41 +35,86 @@ ModelArgument = Annotated[
 ]
 
 
+AnyVersionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="models/NAME[/VERSION]",
+        help="A model, or one version of it.",
+        autocompletion=suggest_models,
+    ),
+]
+
+_OLDER = "* judged by an older release, once an hour and without returns: see `mirage evaluate`"
+
+
 @models.command("list")
 def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List all versions that the service finds, and which version of each name is in use."""
+    """List the models that the service finds, one in a row.
+
+    The row is about the version in use, or else about the newest. Of the models of a cluster the
+    one that cost least on later weeks comes first. `mirage models show NAME` lists the versions;
+    --json has all versions of all models.
+    """
     from mirage.policies import model_catalog
 
     models_folder = get_models_folder(config)
-    rows = [asdict(line) for line in model_catalog.list_versions(models_folder)]
+    lines = model_catalog.list_versions(models_folder)
     if as_json:
+        rows = [asdict(line) for line in lines]
         typer.echo(json.dumps({"models_dir": str(models_folder), "models": rows}))
         return
-    table = Table(caption=f"in {models_folder}")
-    for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
+    summaries = model_catalog.summarize_models(lines, models_folder)
+    has_older = any(_is_older(summary.line) for summary in summaries)
+    notes = (f"in {models_folder}", "in brackets the 95 % interval over days")
+    table = Table(caption="\n".join((*notes, _OLDER) if has_older else notes))
+    columns = ("model", "in use", "family", "trained until", "gap closed", "versions", "fault")
+    for column in columns:
         table.add_column(column)
-    for line in rows:
-        table.add_row(*(_format_cell(value) for value in line.values()))
+    for summary in summaries:
+        line = summary.line
+        in_use = line.version if line.promoted else f"none ({line.version} is newest)"
+        cells = (line.name, in_use, line.family, line.trained_until, _format_gap(line))
+        table.add_row(*map(_format_cell, (*cells, summary.versions, line.fault)))
     Console().print(table)
 
 
 @models.command("show")
 def show_model(
-    model: ModelArgument, *, config: ConfigOption = None, as_json: JsonOption = False
+    model: AnyVersionArgument, *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a model's card: what it was trained on, and its results. Checks the model's files."""
+    """Show a model's card: what it was trained on, and its results. Checks the model's files.
+
+    For models/NAME the command lists the versions of the model, and shows the card of the version
+    in use, or else of the newest.
+    """
     from mirage.policies import model_catalog, registry
 
-    loaded_model = registry.load_model(model, get_models_folder(config))
+    models_folder = get_models_folder(config)
+    name = model if registry.is_model(model) else f"{registry.MODELS}/{model}"
+    lines: list[ModelVersion] = []
+    if not registry.is_version(name):
+        every = model_catalog.list_versions(models_folder)
+        lines = model_catalog.sort_versions([line for line in every if line.name == name])
+    # Of a name without versions the registry says what is missing.
+    if lines:
+        name = next((line for line in lines if line.promoted), lines[0]).model
+    if lines and not as_json:
+        _print_versions(lines)
+    loaded_model = registry.load_model(name, models_folder)
     card = {"model": loaded_model.name, **loaded_model.artefact.card}
     if as_json:
-        typer.echo(json.dumps(card))
+        # The card's own `versions` are those of Python and its packages.
+        versions = {"model_versions": [asdict(line) for line in lines]} if lines else {}
+        typer.echo(json.dumps(card | versions))
         return
     # The bounds of each number and the single hand-overs tell a reader nothing.
     summary = {
         k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")
     }
     Console().print_json(json.dumps({**summary, **model_catalog.summarize_card(card)}))
+    figures = render_metrics(card.get("metrics", {}))
+    if figures is not None:
+        Console().print(figures)
 
 
 @models.command("promote")
@@ -135,8 +185,8 @@ def recalibrate_model(
 ) -> None:
     """Write a copy of a model whose forecast of the wait is corrected by the newest weeks.
 
-    The copy decides as the model does: decisions go by the probability of being late, which the
-    command does not change.
+    Releases go by the forecast, so the copy decides otherwise than the model does: `mirage models
+    promote` compares the two.
     """
     from mirage.lab.training.recalibration import recalibrate_forecast
 
@@ -145,9 +195,28 @@ def recalibrate_model(
     typer.echo(f"{out}: the forecast is adjusted to {count} hand-overs")
 
 
+def _print_versions(lines: "Sequence[ModelVersion]") -> None:
+    table = Table(caption=_OLDER if any(map(_is_older, lines)) else None)
+    columns = ("version", "in use", "family", "trained on", "gap closed", "cost h", "fault")
+    for column in columns:
+        table.add_column(column)
+    for line in lines:
+        in_use = "yes" if line.promoted else ""
+        cells = (line.version, in_use, line.family, line.trained_on, _format_gap(line))
+        table.add_row(*map(_format_cell, (*cells, line.cost_h, line.fault)))
+    Console().print(table)
+
+
+def _is_older(line: "ModelVersion") -> bool:
+    return line.gap_closed is not None and not line.as_evaluate
+
+
+def _format_gap(line: "ModelVersion") -> str:
+    gap = format_figure(line.gap_closed, line.gap_closed_ci)
+    return f"{gap}*" if _is_older(line) else gap
+
+
 def _format_cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else ""
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)

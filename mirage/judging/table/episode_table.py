@@ -188,28 +188,27 @@ class EpisodeTable:
             outcome_aged_h=self.outcome_aged_s[i] / HOUR_S,
         )
 
-    def select_episodes(self, rows: Ints, about: TableMetadata) -> "EpisodeTable":
-        """Return a table of the episodes `rows`, with the twin's forecasts of them. It is described
-        by `about`."""
+    def select_episodes(self, rows: Ints, metadata: TableMetadata | None = None) -> "EpisodeTable":
+        """Return a table of some of the episodes, by their numbers, ascending.
+
+        It is described as this one, or by `metadata`. Neighbouring episodes are not copied.
+        """
+        is_run = len(rows) > 0 and int(rows[-1] - rows[0]) + 1 == len(rows)
+        taken = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
         first = self._columns["started_first"]
-        spans = [slice(int(first[i]), int(first[i + 1])) for i in rows]
-        columns: dict[str, TableColumn] = {"instant_s": self.instant_s}
+        counts = np.diff(first)[rows]
+        started = [np.arange(first[i], first[i + 1]) for i in rows]
+        of_started = np.concatenate([np.zeros(0, dtype=np.int64), *started])
+        columns: dict[str, TableColumn] = {}
         for name, (_, axes) in _KINDS.items():
-            if axes[0] == "episodes":
-                columns[name] = self._columns[name][rows]
-            elif axes[0] == "started":
-                column = self._columns[name]
-                columns[name] = np.concatenate([column[:0], *(column[span] for span in spans)])
-        lengths = [0, *(span.stop - span.start for span in spans)]
-        columns["started_first"] = np.cumsum(lengths, dtype=np.int64)
-        selected = EpisodeTable(about, columns)
+            column = self._columns[name]
+            columns[name] = column[taken] if axes[0] == "episodes" else column
+            if axes[0] == "started":
+                columns[name] = column[of_started]
+        columns["started_first"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        selected = EpisodeTable(metadata or self.metadata, columns)
         if self.twins is not None:
-            selected.twins = replace(
-                self.twins,
-                pair=about.pair,
-                start_point=self.twins.start_point[rows],
-                quantile_s=self.twins.quantile_s[rows],
-            )
+            selected.twins = replace(self.twins.select_episodes(rows), pair=selected.metadata.pair)
         return selected
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Judges policies on episode tables, for `mirage evaluate` and `mirage report shadow`."""
+"""Judges policies on episode tables, for `mirage evaluate`, `mirage report shadow`, and the card of
+a trained model."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -115,11 +116,13 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
         _check_features(paths, tables)
     ask_twin_if_needed(policies.values(), paths, tables, output)
     _warn_if_trained_on(policies.values(), paths, tables, output)
-    auto_choices = AutoChoiceCounter()
-    runner = _PolicyRunner(request, auto_choices, output)
+    terms = Terms(
+        overlap_price=request.overlap_price, returns=request.most_returns, guarded=request.guarded
+    )
+    runner = PolicyRunner(tables, terms, output, request.startup_h)
     played_handovers = {name: runner.play_tables(name, policies.get(name)) for name in names}
     return Evaluation(
-        tables, request.startup_h, played_handovers, auto_choices, request.most_returns
+        tables, request.startup_h, played_handovers, runner.auto_choices, request.most_returns
     )
 
 
@@ -136,20 +139,23 @@ def join_handovers(
     return HandoverOutcomes.join_outcomes(parts)
 
 
-class _PolicyRunner:
+class PolicyRunner:
     """Plays policies over tables. Each policy plays once, however many callers ask for it."""
 
     def __init__(
-        self, request: EvaluationRequest, auto_choices: AutoChoiceCounter, output: StudyOutput
+        self,
+        tables: Sequence[EpisodeTable],
+        terms: Terms,
+        output: StudyOutput,
+        startup_h: float = 0.0,
     ) -> None:
-        self._tables = request.tables
-        self._startup_h = request.startup_h
-        self._terms = Terms(
-            overlap_price=request.overlap_price,
-            returns=request.most_returns,
-            guarded=request.guarded,
-        )
-        self._auto_choices = auto_choices
+        """`terms`: what a link may do that starts early. `startup_h`: hours until a successor does
+        useful work, which only the oracle's choice depends on."""
+        self._tables = tables
+        self._startup_h = startup_h
+        self._terms = terms
+        self.auto_choices = AutoChoiceCounter()
+        """Counts which candidates decided for `auto`."""
         self._output = output
         self._played_by_key: dict[tuple[str, int], PlayedHandovers] = {}
 
@@ -189,7 +195,7 @@ class _PolicyRunner:
             auto, candidates=tuple(c for c in auto.candidates if not _has_learned_from(c, table))
         )
         return walk_forward.play_auto(
-            auto, table, lambda p: self._play_once(p, table_index), self._auto_choices
+            auto, table, lambda p: self._play_once(p, table_index), self.auto_choices
         )
 
     def _play_once(self, policy: Policy, table_index: int) -> PlayedHandovers:

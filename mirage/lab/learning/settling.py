@@ -272,4 +272,4 @@ def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:
 
 def _select_since(table: EpisodeTable, since: int) -> EpisodeTable:
     rows = np.flatnonzero(table.start_point >= since)
-    return table.select_episodes(rows, table.metadata)
+    return table.select_episodes(rows)

@@ -1,1 +1,1 @@
-"""Training of policies. It needs the extra `train`; the service never loads it."""
+"""Training of policies. Trees need the extra `trees`, agents `train`; the service loads neither."""

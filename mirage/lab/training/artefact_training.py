@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mirage.domain.time_units import MINUTE_S
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.output_check import check_makeable
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import warn_if_beyond_trace
 from mirage.lab.tables.twin_asking import add_twin_forecasts
+from mirage.lab.training.dataset import FEWEST_INSTANTS
 from mirage.lab.training.settings import load_settings
 from mirage.lab.training.trainers import (
     AgentTrainer,
@@ -46,6 +48,7 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
             add_twin_forecasts(path, table, output)
     began = time.perf_counter()
     trained = trainer.train_model(tables, request, output)
+    _warn_if_short(tables[0], output)
     card = trained.card | {"note": request.note, "wall_s": round(time.perf_counter() - began, 1)}
     _save_artefact(request.out, card, trained.graph, trained.weights)
     trainer.clean_up()
@@ -70,6 +73,17 @@ def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
                 "judged at the logged load: give a table of the same chains made without --load, "
                 "too"
             )
+
+
+def _warn_if_short(table: EpisodeTable, output: StudyOutput) -> None:
+    """Warn of links that are too short to learn much from."""
+    instants = len(table.instant_s) - 1
+    if instants < FEWEST_INSTANTS:
+        output.warn(
+            f"links of {table.metadata.time_limit_s // MINUTE_S} min have {instants} instants at "
+            f"which a release is decided: a model learns little from fewer than {FEWEST_INSTANTS}, "
+            "so compare its cost with quantile's before you promote it"
+        )
 
 
 def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:

@@ -14,6 +14,12 @@ from mirage.observation import spec
 from mirage.policies.models import conformal, quantiles
 from mirage.twin import twin_features
 
+FEWEST_INSTANTS = 12
+"""The instants of a link that a model learns from, at least, where the time limit has so many. The
+shortest links of the published figures, 12 h of ThetaGPU, have so many at one an hour."""
+_LONGEST_STEP = 6
+"""One instant an hour. Neighbouring instants are nearly the same row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -59,7 +65,7 @@ class Rows:
             as_logged=np.concatenate([np.full(len(t), t.metadata.has_logged_load) for t in tables]),
         )
         _check_finite(rows)
-        return rows.select_episodes(np.argsort(rows.start_point, kind="stable"))
+        return rows.select_episodes(order_episodes(tables))
 
     def __len__(self) -> int:
         return len(self.start_point)
@@ -111,6 +117,21 @@ class Rows:
             known_at=self.known_at[episodes],
             as_logged=self.as_logged[episodes],
         )
+
+
+def order_episodes(tables: Sequence[EpisodeTable]) -> Ints:
+    """Return the order in which `Rows` has the episodes of the tables, one table after another."""
+    return np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
+
+
+def choose_step(instants: int) -> int:
+    """Choose how many ten-minute instants lie between two that a model learns from.
+
+    `instants`: those of a table, the predecessor's end included. Of a link of 12 h or more a model
+    sees one an hour. A shorter link has more to show: at one an hour, one of 90 min would show a
+    single release.
+    """
+    return min(_LONGEST_STEP, max(1, (instants - 1) // FEWEST_INSTANTS))
 
 
 def list_decision_instants(instants: int, every: int) -> Ints:

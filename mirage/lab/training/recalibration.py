@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mirage.errors import InputError
 from mirage.judging.model_promotion import load_unseen_table
-from mirage.lab.training.dataset import Rows
-from mirage.lab.training.trainers import EVERY, make_packages_error
+from mirage.lab.training.dataset import Rows, choose_step
+from mirage.lab.training.trainers import TREES, make_packages_error
 from mirage.policies import registry
 from mirage.policies.models.artefact import GRAPH
 from mirage.policies.models.conformal import FEWEST, QuantileShifts
@@ -26,7 +26,7 @@ def recalibrate_forecast(
     try:
         from mirage.lab.training.artefact.model_card import save_artefact  # noqa: PLC0415 - an extra
     except ImportError:
-        raise make_packages_error() from None
+        raise make_packages_error(TREES) from None
     models = find_models()
     policy = registry.load_model(model, models)
     card, trees = policy.artefact.card, policy.artefact.model
@@ -35,7 +35,8 @@ def recalibrate_forecast(
             f"{policy.name} makes no forecast of the wait, so there is nothing to adjust"
         )
     tables = [load_unseen_table(path, policy) for path in paths]
-    rows = Rows.from_tables(tables, EVERY, twin=card.get("twin") is not None)
+    every = choose_step(len(tables[0].instant_s))
+    rows = Rows.from_tables(tables, every, twin=card.get("twin") is not None)
     if len(rows) < FEWEST:
         raise InputError(
             f"{len(rows)} hand-overs are too few to adjust a forecast: {FEWEST} are needed"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.study_output import StudyOutput
+from mirage.lab.training.dataset import Rows, choose_step
 
 if TYPE_CHECKING:
     from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
     from mirage.lab.training.trees.tree_families import Family
 
-EVERY = 6
-"""Trees learn from one of this many ten-minute instants, since neighbouring rows are nearly the
-same."""
+TREES, AGENTS = "trees", "train"
+"""The extras with the packages that trees and agents are trained with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class TreeTrainer:
 
             from mirage.lab.training.trees.ensemble import create_family as create  # noqa: PLC0415 - an extra
         except ImportError:
-            raise make_packages_error() from None
+            raise make_packages_error(TREES) from None
         self._family = create(family, settings, seed)
         self._twin = twin
 
@@ -111,26 +111,39 @@ class TreeTrainer:
         self, tables: Sequence[EpisodeTable], request: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
         from mirage.lab.training.artefact import model_card  # noqa: PLC0415 - an extra
-        from mirage.lab.training.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
-        from mirage.lab.training.dataset import Rows  # noqa: PLC0415
+        from mirage.lab.training.artefact.holdout_judge import HoldoutJudge, JudgedWindow  # noqa: PLC0415
         from mirage.lab.training.trees import tree_export, tree_training  # noqa: PLC0415 - an extra
 
         family = self._family
-        rows = Rows.from_tables(tables, EVERY, twin=self._twin)
-        judging = HoldoutMetrics(rows, tables, EVERY)
+        every = choose_step(len(tables[0].instant_s))
+        rows = Rows.from_tables(tables, every, twin=self._twin)
         with output.show_progress(
             family.name, (request.windows + 1) * tree_training.STEPS
         ) as on_step:
-            metrics = tree_training.judge_family(
-                rows, family, request.windows, request.seed, on_step, judging
-            )
+            fits = list(tree_training.fit_windows(rows, family, request.windows, on_step))
             fitted = tree_training.fit_policy(rows, family, on_step)
         graph = tree_export.export_trees(fitted.wait, rows.flat.shape[1])
         parity = tree_export.measure_parity(graph, fitted.wait, rows.flat)
-        figures = {"seed": request.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        figures |= {
-            "judged": judging.list_results(),
-            "operating_points": judging.list_operating_points(),
+        windows = [
+            JudgedWindow(
+                fit.window,
+                {
+                    family.name: model_card.serve_trees(
+                        fit.policy, family, rows.select_episodes(fit.past), tables
+                    )
+                },
+            )
+            for fit in fits
+        ]
+        judge = HoldoutJudge(tables, windows, output)
+        forecasts = [fit.measure_forecast(rows, request.seed) for fit in fits]
+        figures = {
+            "seed": request.seed,
+            "every": every,
+            "parity": parity,
+            "metrics": judge.build_metrics() | {"forecast": forecasts},
+            "judged": judge.list_results(),
+            "operating_points": judge.list_operating_points(),
         }
         return TrainedArtefact(
             graph, model_card.build_tree_card(fitted, family, rows, tables, **figures)
@@ -163,7 +176,7 @@ class AgentTrainer:
             from mirage.lab.training.agents.agent_card import StartingAgent  # noqa: PLC0415 - an extra
             from mirage.lab.training.agents.agent_training import AgentPlan  # noqa: PLC0415 - an extra
         except ImportError:
-            raise make_packages_error() from None
+            raise make_packages_error(AGENTS) from None
         self._start: StartingAgent | None = None
         if init is not None:
             self._start = StartingAgent.from_folder(init, family, encoder, twin=twin)
@@ -173,11 +186,13 @@ class AgentTrainer:
             plan = replace(plan, start=self._start.weights, start_until=self._start.until)
         self._plan: AgentPlan = plan
         self._stages: TrainingCheckpoints | None = None
+        self._every = 1
 
     def train_model(
         self, tables: Sequence[EpisodeTable], request: TrainingRequest, output: StudyOutput
     ) -> TrainedArtefact:
         """Train the agent. Ctrl-C keeps the finished stages and raises InterruptedTraining."""
+        self._every = choose_step(len(tables[0].instant_s))
         self._stages = self._open_stages(tables, request)
         try:
             return self._train_and_export(tables, request, self._stages, output)
@@ -200,24 +215,28 @@ class AgentTrainer:
         from mirage.lab.training.agents import agent_card, agent_export, agent_training  # noqa: PLC0415 - an extra
         from mirage.lab.training.agents.trajectories import Trajectories  # noqa: PLC0415
         from mirage.lab.training.artefact import safetensors_io  # noqa: PLC0415
-        from mirage.lab.training.artefact.holdout_metrics import HoldoutMetrics  # noqa: PLC0415
+        from mirage.lab.training.artefact.holdout_judge import HoldoutJudge  # noqa: PLC0415
 
         # One core is enough for small networks, and the same numbers come out on every machine.
         torch.set_num_threads(1)
         plan = self._plan
-        runs = Trajectories.from_tables(tables, EVERY, twin=self._twin)
-        judging = HoldoutMetrics(runs.rows, tables, EVERY)
+        runs = Trajectories.from_tables(tables, self._every, twin=self._twin)
         name = f"{plan.family} {plan.encoder}"
         with output.show_progress(name, (request.windows + 1) * agent_training.STAGES) as on_stage:
             stages = replace(stages, on_stage=on_stage)
-            metrics = agent_training.judge_agent(runs, plan, request.windows, stages, judging)
+            fits = list(agent_training.fit_windows(runs, plan, request.windows, stages))
             agent = agent_training.fit_agent(runs, plan, stages, "all")
         graph = agent_export.export_net(agent.net, plan.unit, plan.part)
         parity = agent_export.measure_parity(graph, agent.net, plan.unit, plan.part, runs)
-        figures = {"seed": request.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        figures |= {
-            "judged": judging.list_results(),
-            "operating_points": judging.list_operating_points(),
+        windows = [agent_card.serve_window(fit, runs, plan, tables, self._start) for fit in fits]
+        judge = HoldoutJudge(tables, windows, output, agent_training.PRICES)
+        figures = {
+            "seed": request.seed,
+            "every": self._every,
+            "parity": parity,
+            "metrics": judge.build_metrics() | {"fits": [fit.describe(runs) for fit in fits]},
+            "judged": judge.list_results(),
+            "operating_points": judge.list_operating_points(),
         }
         card = agent_card.build_agent_card(
             plan, runs, tables, self._start, fit=agent.facts, **figures
@@ -240,6 +259,7 @@ class AgentTrainer:
                 "settings": self._plan.used_settings,
                 "seed": request.seed,
                 "windows": request.windows,
+                "every": self._every,
                 "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in request.paths],
                 "twin": [_hash_twin_forecasts(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
@@ -258,5 +278,6 @@ def _hash_twin_forecasts(table: EpisodeTable) -> str | None:
     return hashlib.sha256(table.twins.quantile_s.tobytes()).hexdigest()
 
 
-def make_packages_error() -> InputError:
-    return InputError("training needs more packages: pip install 'mirage-provisioner[train]'")
+def make_packages_error(extra: str) -> InputError:
+    """Make the error that names the extra with the missing packages: TREES or AGENTS."""
+    return InputError(f"training needs more packages: pip install 'mirage-provisioner[{extra}]'")

@@ -39,6 +39,10 @@ class Scope:
         """
         return any(c == cluster and since < last for c, last in self.training_ends)
 
+    def get_trained_until(self, cluster: str) -> int:
+        """Return the last start point of the training on that cluster, epoch seconds, or 0."""
+        return max((last for c, last in self.training_ends if c == cluster), default=0)
+
     def explain_outside(self, nodes: int, time_limit_s: int) -> str | None:
         """Explain why the model is not meant for chains of this size; None if it is. Sizes
         between two trained sizes are inside."""

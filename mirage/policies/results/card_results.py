@@ -4,7 +4,8 @@
 has `cluster`, `partition` (empty or missing: the tables name no partition), `nodes`,
 `time_limit_s`, and columns. A column is a text of numbers with spaces between them: `start_point`,
 `known_at`, `load_s`, and those in `x_s`, which is {price: {policy: column}}. The model itself has
-the name `MODEL`.
+the name `MODEL`. `returns` has columns like those of `x_s`: how often each link gave its nodes
+back. Cards of older models lack it, since their hand-overs were played without returns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,8 +45,12 @@ class CardResults:
         by_price = {}
         for price, columns in judged["x_s"].items():
             x_h = np.column_stack([_parse_column(text) / HOUR_S for text in columns.values()])
+            returns = None
+            if "returns" in judged:
+                counts = (_parse_column(judged["returns"][price][name]) for name in columns)
+                returns = np.column_stack([count.astype(np.float64) for count in counts])
             by_price[float(price)] = Results(
-                tuple(columns), start_point, known_at, load_s / HOUR_S, x_h
+                tuple(columns), start_point, known_at, load_s / HOUR_S, x_h, returns
             )
         partition = judged.get("partition", "")
         return cls(judged["cluster"], partition, judged["nodes"], judged["time_limit_s"], by_price)

@@ -11,6 +11,7 @@ from mirage.domain.arrays import Floats, Ints
 from mirage.domain.decision import Waits
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.policies.rules.lead_rules import select_like_waits
+from mirage.policies.rules.return_rule import BACK_S
 
 LAST_JOBS, ENOUGH = 50, 10
 """The load is the mean wait of the last LAST_JOBS similar jobs. With fewer than ENOUGH of them,
@@ -31,6 +32,9 @@ class Results:
     """[N]: the load in hours, from the waits that were known when the predecessor started."""
     x_h: Floats
     """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
+    returns: Floats | None = None
+    """[N, P]: how often the link gave its nodes back; None: no returns were played, as in the
+    cards of older models."""
 
     @classmethod
     def create_empty(cls) -> Self:
@@ -54,14 +58,18 @@ class Results:
             self.known_at[rows],
             self.load_h[rows],
             self.x_h[rows],
+            None if self.returns is None else self.returns[rows],
         )
 
     def compute_cost_h(self, name: str, price: float) -> Floats:
         """Return the cost in hours [N]; NaN where the policy has no outcome."""
         if name not in self.names:
             return np.full(len(self), np.nan)
-        x_h = self.x_h[:, self.names.index(name)]
+        place = self.names.index(name)
+        x_h = self.x_h[:, place]
         cost_h: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
+        if self.returns is not None:
+            cost_h += price * self.returns[:, place] * (BACK_S / HOUR_S)
         return cost_h
 
 
@@ -74,14 +82,18 @@ def merge_results(parts: Sequence[Results]) -> Results:
     known_at = np.zeros(len(start_point), dtype=np.int64)
     load_h = np.zeros(len(start_point))
     x_h = np.full((len(start_point), len(names)), np.nan)
+    returns = np.zeros(x_h.shape)
     for part in parts:
         rows = np.searchsorted(start_point, part.start_point)
         known_at[rows] = np.maximum(known_at[rows], part.known_at)
         load_h[rows] = part.load_h
         for p, name in enumerate(part.names):
             has_value = np.isfinite(part.x_h[:, p])
-            x_h[rows[has_value], names.index(name)] = part.x_h[has_value, p]
-    return Results(names, start_point, known_at, load_h, x_h)
+            place = names.index(name)
+            x_h[rows[has_value], place] = part.x_h[has_value, p]
+            played = np.zeros(len(part)) if part.returns is None else part.returns[:, p]
+            returns[rows[has_value], place] = played[has_value]
+    return Results(names, start_point, known_at, load_h, x_h, returns)
 
 
 def compute_load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
@@ -127,6 +139,50 @@ class Weighing:
         sums = np.bincount(day_numbers, weights * (values - mean))
         error = np.sqrt((sums**2).sum() * days / (days - 1.0)) / total
         return bool(mean > error)
+
+
+def find_beaten(
+    models: Sequence[str], rivals: Sequence[str], results: Results, price: float, fewest_days: float
+) -> frozenset[str]:
+    """Return the models that have cost more than one of the rivals, in the mean over the hand-overs
+    of both. Hand-overs of fewer than `fewest_days` days show nothing."""
+    beaten = set()
+    for model in models:
+        for rival in rivals:
+            costs = _compute_mean_costs((model, rival), results, price, fewest_days)
+            if costs is not None and costs[0] > costs[1]:
+                beaten.add(model)
+    return frozenset(beaten)
+
+
+def order_by_cost(
+    names: Sequence[str], results: Results, price: float, fewest_days: float
+) -> list[str]:
+    """Return the names, the cheapest first, by the mean over the hand-overs of all of them.
+
+    Names without results come last. With hand-overs of fewer than `fewest_days` days in common,
+    the order stays.
+    """
+    judged = [name for name in names if name in results.names]
+    costs = _compute_mean_costs(judged, results, price, fewest_days)
+    if costs is None:
+        return list(names)
+    ordered = [judged[place] for place in np.argsort(costs, kind="stable")]
+    return [*ordered, *(name for name in names if name not in judged)]
+
+
+def _compute_mean_costs(
+    names: Sequence[str], results: Results, price: float, fewest_days: float
+) -> Floats | None:
+    """Compute the mean cost of each name, hours, over the hand-overs of all; None: too few days."""
+    if not names or not len(results):
+        return None
+    cost_h = np.column_stack([results.compute_cost_h(name, price) for name in names])
+    has_all = np.isfinite(cost_h).all(axis=1)
+    if len(np.unique(results.start_point[has_all] // DAY_S)) < fewest_days:
+        return None
+    means: Floats = cost_h[has_all].mean(axis=0)
+    return means
 
 
 def choose_cheapest(

@@ -1,8 +1,8 @@
 """Turns the results of the admin services into the API's answers."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mirage.database.operations.admin_overrides import PulledSwitch
 from mirage.database.operations.telemetry import WorkerTick
@@ -45,15 +45,19 @@ def serialize_limit(limit: EffectiveLimit) -> schemas.LimitView:
 
 
 def serialize_model_line(line: ModelVersion) -> schemas.ModelLine:
-    return schemas.ModelLine(**asdict(line))
+    return schemas.ModelLine(**_list_line_fields(line))
 
 
 def serialize_model(model: ModelDetail) -> schemas.ModelView:
     return schemas.ModelView(
-        **asdict(model.line),
+        **_list_line_fields(model.line),
         card=dict(model.card),
         promotions=[dict(record) for record in model.promotions],
     )
+
+
+def _list_line_fields(line: ModelVersion) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in schemas.ModelLine.model_fields}
 
 
 def serialize_evidence(review: PromotionReview) -> schemas.Evidence:

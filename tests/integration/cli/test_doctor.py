@@ -73,10 +73,10 @@ def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Pat
     theirs = tmp_path / "bin"
     shutil.copytree(get_data_dir("slurm_plugin"), theirs)
     assert host_checks.check_sbatch_wrapper(str(theirs))[0] is GOOD
-    (theirs / "mirage_wrapper" / "chain.py").write_text("# of an older one\n")
+    (theirs / "mirage_slurm/wrapper/chain.py").write_text("# of an older one\n")
     verdict, told = host_checks.check_sbatch_wrapper(str(theirs))
     assert verdict is WARNING
-    assert "mirage_wrapper/chain.py differ" in told
+    assert "mirage_slurm/wrapper/chain.py differ" in told
     assert str(get_data_dir("slurm_plugin")) in told
 
 

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mirage.judging.table.episode_table import EpisodeTable
@@ -15,7 +16,7 @@ from mirage.policies.models.artefact import CARD, GRAPH
 from tests.support.episodes.tables import DAY_S, MONDAY, table
 from tests.support.mirage_process import Answer, environment, run
 from tests.support.paths import CHECKOUT
-from tests.support.training.queue_tables import EPISODES, at_load, queue_table
+from tests.support.training.queue_tables import EPISODES, at_load, queue_table, shorten
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 
@@ -178,8 +179,86 @@ def test_what_needs_more_packages_says_which(home: Path, words: tuple[str, ...])
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'mirage-provisioner[train]'" in done.stderr
+    assert "pip install 'mirage-provisioner[trees]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+WITHOUT_AGENTS = """
+import sys
+from mirage.__main__ import main
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "gymnasium", "stable_baselines3"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+sys.argv[0] = "mirage"
+main()
+"""
+
+
+def run_without_agents(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_AGENTS, *words],
+        cwd=home,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("family", ["forest", "ensemble"])
+def test_trees_are_trained_without_what_only_agents_need(home: Path, family: str) -> None:
+    queue_table(60).save(home / "brief.npz")
+    words = ("train", family, "brief.npz", "--out", f"models/{family}/1", "--folds", "1")
+    done = run_without_agents(home, *words)
+    assert done.returncode == 0, done.stderr
+    card = json.loads((home / "models" / family / "1" / CARD).read_text())
+    assert card["family"] == family
+
+
+def test_an_agent_without_its_packages_names_the_larger_extra(home: Path) -> None:
+    done = run_without_agents(home, "train", "dqn", "E.npz", "--out", "models/made/9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'mirage-provisioner[train]'" in done.stderr
+
+
+@pytest.mark.parametrize("instants", [25, 10], ids=["4 h", "90 min"])
+def test_the_figures_of_a_card_are_those_of_evaluate_on_the_same_hand_overs(
+    tmp_path: Path, instants: int
+) -> None:
+    """One judge: what was known before a window makes the same model when it is all that there is.
+    Its figures in the window are then those of `mirage evaluate` to the last digit."""
+    made = shorten(queue_table(112), instants)
+    half = made.select_episodes(np.arange(56, 112))
+    known_at = made.predecessor_end + np.maximum(made.outcome_s.max(axis=1), 0)
+    past = made.select_episodes(np.flatnonzero(known_at <= half.start_point[0]))
+    for name, table_of in (("whole", made), ("past", past), ("half", half)):
+        table_of.save(tmp_path / f"{name}.npz")
+    for name in ("whole", "past"):
+        words = ("--folds", "1", "--out", f"models/{name}/1", "--json")
+        answer = run("train", "xgboost", f"{name}.npz", *words, cwd=tmp_path)
+        assert answer.code == 0, answer.err
+    rules = ("quantile", "slurm-estimate", "fixed-lead")
+    asked = ("half.npz", "--policy", "models/past/1", *rules, "--json", "-")
+    evaluated = json.loads(run("evaluate", *asked, cwd=tmp_path).out)
+    card = json.loads((tmp_path / "models" / "whole" / "1" / CARD).read_text())
+    metrics = card["metrics"]
+    assert metrics["policies"]["xgboost"] == evaluated["policies"]["models/past/1"]
+    for name in ("reactive", "oracle", *rules):
+        assert metrics["policies"][name] == evaluated["policies"][name]
+    for name in ("overlap_price", "most_returns", "guarded"):
+        assert metrics[name] == evaluated[name]
+
+
+def test_links_that_are_too_short_to_learn_much_from_are_told(tmp_path: Path) -> None:
+    shorten(queue_table(60), 10).save(tmp_path / "short.npz")
+    words = ("xgboost", "short.npz", "--folds", "1", "--out", "models/short/1")
+    answer = run("train", *words, cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "links of 90 min have 9 instants at which a release is decided" in answer.err
+    card = json.loads((tmp_path / "models" / "short" / "1" / CARD).read_text())
+    assert card["every"] == 1
 
 
 def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path) -> None:
@@ -267,5 +346,5 @@ def test_training_without_its_packages_names_the_extra(home: Path, tmp_path: Pat
     path = f"{hidden.parent}:{CHECKOUT}"
     answer = run("train", "forest", "E.npz", "--out", "models/x/1", cwd=home, PYTHONPATH=path)
     assert answer.code == 2
-    assert "mirage-provisioner[train]" in answer.err
+    assert "mirage-provisioner[trees]" in answer.err
     assert "Traceback" not in answer.err

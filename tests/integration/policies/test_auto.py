@@ -9,12 +9,12 @@ import pytest
 
 from mirage.judging import policy_runner, walk_forward
 from mirage.judging.evaluation import HandoverOutcomes
-from mirage.judging.policy_runner import Terms
+from mirage.judging.policy_runner import PlayedHandovers, Terms
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.judging.table.metadata import STEP_S
 from mirage.policies import registry
 from mirage.policies.auto_policy import AutoPolicy, Choice
-from mirage.policies.results.comparison import Weighing
+from mirage.policies.results.comparison import Weighing, merge_results
 from mirage.policies.rules.lead_rules import Quantile, Reactive
 from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY, table
 
@@ -40,6 +40,10 @@ def chosen(
         asked or auto(), made, lambda policy: policy_runner.play_policy(made, policy, terms), told
     )
     return played.release_instants
+
+
+def played(instants: policy_runner.ChosenInstants, returns: int = 0) -> PlayedHandovers:
+    return PlayedHandovers(instants, np.full(len(instants), returns, dtype=np.int64))
 
 
 def cost_h(made: EpisodeTable, instants: policy_runner.ChosenInstants) -> np.ndarray:
@@ -137,15 +141,33 @@ def test_a_result_is_known_when_its_last_successor_has_started() -> None:
     made = daily([1.0, 5.0], shown_s=0)
     found = walk_forward.collect_results(
         made,
-        {"reactive": policy_runner.choose_reactive(made), "at-once": np.zeros(2, dtype=np.int64)},
+        {
+            "reactive": played(policy_runner.choose_reactive(made)),
+            "at-once": played(np.zeros(2, dtype=np.int64)),
+        },
     )
     wanted = made.predecessor_end + np.array([1, 5]) * HOUR_S
     assert found.known_at.tolist() == wanted.tolist()
     assert found.x_h.tolist() == [[1.0, -1.0], [5.0, 3.0]]
     assert len(found.select_known(int(wanted[0]))) == 1
-    early = walk_forward.collect_results(made, {"at-once": np.zeros(2, dtype=np.int64)})
+    at_once = played(np.zeros(2, dtype=np.int64))
+    early = walk_forward.collect_results(made, {"at-once": at_once})
     # It ran beside its predecessor: how long, the predecessor's end tells.
     assert early.known_at[0] == made.predecessor_end[0]
+
+
+def test_what_returns_cost_is_part_of_a_result() -> None:
+    made = daily([1.0, 5.0], shown_s=0)
+    reactive = policy_runner.choose_reactive(made)
+    found = walk_forward.collect_results(
+        made, {"holds": played(reactive), "returns": played(reactive, returns=2)}
+    )
+    more_h = found.compute_cost_h("returns", PRICE) - found.compute_cost_h("holds", PRICE)
+    assert more_h.tolist() == pytest.approx([2 * PRICE * 0.1] * 2)
+    merged = merge_results([found.select_rows(np.array([i])) for i in range(2)])
+    np.testing.assert_array_equal(
+        merged.compute_cost_h("returns", PRICE), found.compute_cost_h("returns", PRICE)
+    )
 
 
 def test_cost_is_that_of_the_candidates_where_one_is_always_best() -> None:

@@ -11,7 +11,7 @@ from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.ports import SimplePolicy
 from mirage.observation import spec
 from mirage.policies import registry
-from mirage.policies.auto_policy import AutoPolicy, Candidate
+from mirage.policies.auto_policy import AutoPolicy, Candidate, Choice
 from mirage.policies.models.artefact import CARD
 from mirage.policies.models.scope import Scope
 from mirage.policies.results.comparison import Results, Weighing, merge_results
@@ -164,6 +164,61 @@ def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_it
     assert proved.choose_candidate(view(0, cluster="abroad")).policy.name == "model"
 
 
+def learned_candidate(name: str, until: int = 1000) -> Candidate:
+    """A model of the cluster `home`, which learned from weeks until then."""
+    scope = Scope(frozenset({"home"}), (1,), (3600,), (("home", until),))
+    return Candidate(Rule(name), scope=scope)
+
+
+PROVEN = (Candidate(Rule("twin")), Candidate(Rule("quantile")))
+
+
+def choose_at_home(*candidates: Candidate, known: Results | None = None) -> Choice:
+    found = Results.create_empty() if known is None else known
+    asked = AutoPolicy((*candidates, *PROVEN), results=lambda _: found)
+    return asked.choose_candidate(view(0, cluster="home"))
+
+
+@pytest.mark.parametrize("rival", ["twin", "quantile"])
+def test_a_model_that_its_own_card_shows_dearer_than_the_twin_or_the_rule_does_not_decide(
+    rival: str,
+) -> None:
+    """Not clearly dearer is enough: without an advantage there is no reason to ask it."""
+    model = learned_candidate("model")
+    known = results(20, model=1.0, **{rival: 0.99})
+    assert known.compute_cost_h("model", 0.5).mean() > known.compute_cost_h(rival, 0.5).mean()
+    choice = choose_at_home(model, known=known)
+    assert (choice.policy.name, choice.dearer) == ("twin", ("model",))
+    better = results(20, model=1.0, **{rival: 1.01})
+    assert choose_at_home(model, known=better).policy.name == "model"
+
+
+def test_a_card_of_three_days_shows_no_model_beaten() -> None:
+    model = learned_candidate("model")
+    assert choose_at_home(model, known=results(3, model=9.0, twin=1.0)).policy.name == "model"
+
+
+def test_a_twin_that_cannot_be_asked_keeps_no_model_out() -> None:
+    lame = (Candidate(Rule("twin", hindrance="it is compiling")), PROVEN[1])
+    known = results(20, model=1.0, twin=0.5, quantile=3.0)
+    asked = AutoPolicy((learned_candidate("model"), *lame), results=lambda _: known)
+    assert asked.choose_candidate(view(0, cluster="home")).policy.name == "model"
+
+
+def test_of_several_models_of_the_same_weeks_the_cheapest_comes_first() -> None:
+    models = [learned_candidate(name) for name in ("a", "b", "c")]
+    known = results(20, a=1.0, b=0.99, c=1.0, quantile=3.0)
+    assert choose_at_home(*models, known=known).policy.name == "b"
+    assert choose_at_home(*models).policy.name == "a"
+    unjudged = results(20, b=1.0, quantile=3.0)
+    assert choose_at_home(*models, known=unjudged).policy.name == "b"
+
+
+def test_a_model_of_newer_weeks_comes_before_older_ones() -> None:
+    models = (learned_candidate("a", until=1000), learned_candidate("b", until=2000))
+    assert choose_at_home(*models).policy.name == "b"
+
+
 def test_a_standby_that_may_be_pinned_is_pinned_whatever_results_say() -> None:
     """Nothing is observed for it."""
     asked = auto(A, B, known=results(20, a=2.0, b=0.5))
@@ -231,6 +286,38 @@ def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
     asked = registry.get_policy("auto", promoted)
     assert asked.decide(shown()).reason.startswith("models/made/1 decides: a release now")
     assert registry.get_policy("auto", promoted) is asked
+
+
+def judge_card(**x_s: int) -> list[dict[str, object]]:
+    """What a card tells of ten hand-overs, one a day: each policy with the same outcome."""
+    points = [NOW - DAY_S * day for day in range(20, 10, -1)]
+    columns = {name: " ".join([str(seconds)] * 10) for name, seconds in x_s.items()}
+    return [
+        {
+            "cluster": "made",
+            "nodes": 1,
+            "time_limit_s": LIMIT_S,
+            "start_point": " ".join(map(str, points)),
+            "known_at": " ".join(str(point + DAY_S) for point in points),
+            "load_s": " ".join(["7200"] * 10),
+            "x_s": {"0.5": columns},
+        }
+    ]
+
+
+def test_of_two_promoted_models_of_a_cluster_the_one_that_loses_is_not_used(
+    tmp_path: Path,
+) -> None:
+    """By name the loser comes first."""
+    loser = judge_card(model=7200, quantile=3600)
+    winner = judge_card(model=1800, quantile=3600)
+    registry.promote_version(save(tmp_path / "dqn" / "1", judged=loser))
+    alone = registry.get_policy("auto", tmp_path).decide(shown()).reason
+    assert alone.startswith("quantile decides, since twin cannot be asked (")
+    assert "models/dqn/1 cost more lately" in alone
+    registry.promote_version(save(tmp_path / "forest" / "1", judged=winner))
+    reason = registry.get_policy("auto", tmp_path).decide(shown()).reason
+    assert reason.startswith("models/forest/1 decides")
 
 
 @pytest.mark.parametrize(

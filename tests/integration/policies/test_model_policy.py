@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mirage.domain.arrays import Observations
 from mirage.domain.decision import Action, PolicyView
@@ -19,6 +20,7 @@ from mirage.policies import registry
 from mirage.policies.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.models.unavailable_model import UnavailableModel
+from mirage.policies.rules.release_cost import ReleaseCosts
 from mirage.twin.twin_features import LEVELS
 from tests.support.policies.views import view, waits
 from tests.support.training.queue_tables import queue_table, training_table
@@ -54,11 +56,25 @@ def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
     return copy
 
 
+def find_release(wait_s: NDArray[np.float64], left_s: NDArray[np.float64]) -> int:
+    """The first of D instants at which no later release costs less by the waits [D, Q]."""
+    for k, (waits_s, left) in enumerate(zip(wait_s, left_s, strict=True)):
+        best = ReleaseCosts(waits_s, 0.5, returns=0).choose_release(left)
+        if left - best.lead_s < 1:
+            return k
+    return len(left_s)
+
+
 def test_it_chooses_what_the_trees_choose(served: ModelPolicy) -> None:
     table = queue_table(30, seed=8)
     chosen = policy_runner.run_policy(table, served, 0.5)
-    wanted = fitted(FAMILIES[1]).choose_instants(Rows.from_tables([table]), (0.5,))[0.5]
-    assert chosen.tolist() == wanted.tolist()
+    rows = Rows.from_tables([table])
+    wait_s = np.round(fitted(FAMILIES[1]).predict_wait_h(rows) * 3600)
+    wanted = [
+        find_release(waits_s, rows.left_h * 3600)
+        for waits_s in wait_s.reshape(len(rows), len(rows.left_h), -1)
+    ]
+    assert chosen.tolist() == wanted
     assert len(set(chosen.tolist())) > 3
 
 

@@ -6,12 +6,16 @@ from typing import Any
 
 import torch
 
+from mirage.domain.arrays import Ints
 from mirage.lab.training import settings
-from mirage.lab.training.agents import agent_card, agent_export, agent_training
+from mirage.lab.training.agents import agent_card, agent_export, agent_training, training_tensors
 from mirage.lab.training.agents.agent_training import Agent, AgentPlan
 from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
+from mirage.lab.training.agents.networks import Net
+from mirage.lab.training.agents.training_tensors import TrainingTensors
 from mirage.lab.training.agents.trajectories import Trajectories
 from mirage.lab.training.artefact import model_card, safetensors_io
+from mirage.lab.training.metrics.handover_costs import find_first_free
 from tests.support.training.queue_tables import add_forecasts, training_table
 
 # As `mirage train` has it: threads wait for each other more than they work.
@@ -69,6 +73,13 @@ def fit(agent_plan: AgentPlan, folder: Path, trajectories: Trajectories | None =
     return agent_training.fit_agent(
         trajectories or runs(), agent_plan, TrainingCheckpoints(folder), "all"
     )
+
+
+def choose_instants(net: Net, seen: Trajectories, price: float, made: AgentPlan) -> Ints:
+    """Choose the decision [E] at which the network frees each successor; the last for never."""
+    tensors = TrainingTensors.from_trajectories(seen, made.part)
+    advantages = training_tensors.compute_advantages(net, tensors, (price,), made.unit)
+    return find_first_free(advantages[0] > 0.0)
 
 
 def save(

@@ -71,6 +71,21 @@ def add_forecasts(original: EpisodeTable, every: int = 6) -> EpisodeTable:
     return table
 
 
+def shorten(original: EpisodeTable, instants: int) -> EpisodeTable:
+    """Return the last `instants` of each run, as if its predecessor had started then."""
+    begins_s = int(original.instant_s[-instants])
+    columns = {
+        name: column[:, -instants:] if column.shape[:2] == original.outcome_s.shape else column
+        for name, column in ((name, original._columns[name]) for name in original._columns)
+    }
+    columns |= {
+        "instant_s": original.instant_s[-instants:] - original.instant_s[-instants],
+        "predecessor_start": original.predecessor_start + begins_s,
+    }
+    metadata = replace(original.metadata, time_limit_s=original.metadata.time_limit_s - begins_s)
+    return EpisodeTable(metadata, columns)
+
+
 def shuffle_outcomes(original: EpisodeTable, seed: int = 0) -> EpisodeTable:
     """Return the table with its outcomes moved to other episodes, so nothing can be learned."""
     order = np.random.default_rng(seed).permutation(len(original))

@@ -10,6 +10,7 @@ from mirage.lab.training.trees import tree_export, tree_training
 from mirage.lab.training.trees.ensemble import Ensemble
 from mirage.lab.training.trees.tree_families import Boosted, Forest
 from mirage.lab.training.trees.tree_training import TreePolicy
+from mirage.policies.models.model_policy import ModelPolicy
 from tests.support.training.queue_tables import training_table
 
 Kind = Forest | Boosted | Ensemble
@@ -26,6 +27,13 @@ def fitted(family: Kind) -> TreePolicy:
 def graph(family: Kind) -> bytes:
     policy = fitted(family)
     return tree_export.export_trees(policy.wait, training_table().observations.shape[2])
+
+
+@cache
+def served(family: Kind) -> ModelPolicy:
+    """Build the policy that a service makes of what was fitted."""
+    rows = Rows.from_tables([training_table()])
+    return model_card.serve_trees(fitted(family), family, rows, [training_table()])
 
 
 def save(folder: Path, family: Kind = FAMILIES[1], **card_fields: Any) -> Path:

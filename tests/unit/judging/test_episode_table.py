@@ -15,6 +15,7 @@ import pytest
 from mirage import npz_reader
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
+from mirage.twin.table_forecasts import TwinForecasts
 from tests.support.episodes.tables import MONDAY, table
 
 THREE = [[-0.5, 0.25, 1.0], [0.0, 0.0, 3.0]]
@@ -39,6 +40,31 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert second.observations.tolist() == [[6, 7], [8, 9], [10, 11]]
     assert loaded.get_started_jobs(1).wait_s.tolist() == [5, 7]
     assert loaded.metadata.features == ("time_left_s", "index")
+
+
+def test_some_episodes_are_those_of_the_whole_table() -> None:
+    outcomes_h = [[-0.5, 0.25, k] for k in (0.0, 1.0, 2.0, 3.0)]
+    whole = table(
+        outcomes_h,
+        waits_s=(5, 7),
+        started_wait_s=np.arange(8, dtype=np.int32),
+        observations=np.arange(24, dtype=np.float32).reshape(4, 3, 2),
+    )
+    points = whole.start_point
+    whole.twins = TwinForecasts("pair", points, 1, np.arange(4, dtype=np.int32)[:, None, None])
+    some = whole.select_episodes(np.array([1, 3]))
+    assert len(some) == 2
+    for place, number in enumerate((1, 3)):
+        one, other = some.get_episode(place), whole.get_episode(number)
+        assert one.start_point == other.start_point
+        assert one.outcome_h.tolist() == outcomes_h[number]
+        assert one.observations.tolist() == other.observations.tolist()
+        waits_s = some.get_started_jobs(place).wait_s.tolist()
+        assert waits_s == [2 * number, 2 * number + 1]
+    assert some.twins is not None
+    assert some.twins.start_point.tolist() == some.start_point.tolist()
+    assert some.twins.quantile_s.ravel().tolist() == [1, 3]
+    assert len(whole.select_episodes(np.zeros(0, dtype=np.int64))) == 0
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -10,14 +10,17 @@ import numpy as np
 
 from mirage.errors import InputError, UnfitModel
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.training.agents.agent_training import AgentPlan
+from mirage.lab.training.agents import agent_export
+from mirage.lab.training.agents.agent_training import AgentPlan, FittedWindow
 from mirage.lab.training.agents.networks import PRICES
 from mirage.lab.training.agents.trajectories import WINDOW, Trajectories
 from mirage.lab.training.artefact import safetensors_io
+from mirage.lab.training.artefact.holdout_judge import JudgedWindow
 from mirage.lab.training.artefact.model_card import (
     WEIGHTS,
     build_card_header,
     describe_training_data,
+    serve_model,
 )
 from mirage.lab.training.artefact.safetensors_io import Weights
 from mirage.policies.models.artefact import read_card
@@ -90,3 +93,23 @@ def build_agent_card(
             "high": np.maximum(start_card["seen"]["high"], ranges["high"]).tolist(),
         }
     return card
+
+
+def serve_window(
+    fit: FittedWindow,
+    runs: Trajectories,
+    plan: AgentPlan,
+    tables: Sequence[EpisodeTable],
+    start: StartingAgent | None,
+) -> JudgedWindow:
+    """Build the policies that a service makes of a window's agent: as it is, and as it was after
+    offline training. `runs` are all runs of the tables."""
+    card = build_agent_card(plan, runs.select_episodes(fit.past), tables, start)
+    nets = {plan.family: fit.agent.net, f"{plan.family} offline": fit.agent.offline_net}
+    return JudgedWindow(
+        fit.window,
+        {
+            name: serve_model(name, card, agent_export.export_net(net, plan.unit, plan.part))
+            for name, net in nets.items()
+        },
+    )

@@ -6,16 +6,14 @@ long, on all days: otherwise the agent would not know a load that rose in the ne
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.arrays import Flags
 from mirage.errors import InputError, UnfitModel
 from mirage.lab.training.agents import networks, offline_training, training_tensors
 from mirage.lab.training.agents.algorithms import AGENTS, ALGORITHMS, Dqn, PolicyGradient
@@ -25,16 +23,14 @@ from mirage.lab.training.agents.training_tensors import TrainingTensors
 from mirage.lab.training.agents.trajectories import WINDOW, Trajectories
 from mirage.lab.training.artefact.safetensors_io import Weights
 from mirage.lab.training.metrics import operating_points, time_splits
-from mirage.lab.training.metrics.handover_costs import find_first_free
 from mirage.lab.training.settings import Hyperparameters
-from mirage.lab.training.trees import tree_training
 from mirage.policies.models.agent_model import AdvantageUnit
 
 STAGES = 4
 """The stages of one fit."""
 PRICES = tuple(price for price in operating_points.PRICES if price <= networks.PRICES[1])
-"""The overlap prices at which an agent is judged in each window: those within its training
-range."""
+"""The overlap prices among which an agent's operating points are searched: those within its
+training range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,51 +197,35 @@ def _train_rounds(net: Net, tensors: TrainingTensors, plan: AgentPlan, rounds: i
     return dump_weights(agent.net), {"rounds": rounds}
 
 
-def judge_agent(
-    runs: Trajectories,
-    plan: AgentPlan,
-    windows: int,
-    stages: TrainingCheckpoints,
-    on_window: tree_training.WindowCallback = lambda *_: None,
-) -> dict[str, Any]:
-    """Judge an agent on rolling windows, as `tree_training.judge_family` does for trees.
+@dataclass(frozen=True, slots=True)
+class FittedWindow:
+    """A window of later weeks, and the agent of what was known before it."""
 
-    The result also has the agent as it was before its algorithm. If the agent continues from
-    another one, windows that begin before that one's last day are left out.
+    past: Flags
+    """[E]: the runs that the agent learned from."""
+    window: Flags
+    """[E]: the runs of the window."""
+    agent: Agent
+
+    def describe(self, runs: Trajectories) -> dict[str, Any]:
+        """Describe the window and the agent's training, for the card. `runs` are all runs."""
+        start_point = runs.rows.start_point[self.window]
+        return {"since": int(start_point[0]), "until": int(start_point[-1])} | self.agent.facts
+
+
+def fit_windows(
+    runs: Trajectories, plan: AgentPlan, windows: int, stages: TrainingCheckpoints
+) -> Iterator[FittedWindow]:
+    """Fit an agent for each rolling window, to what was known before the window began.
+
+    If the agent continues from another one, windows that begin before that one's last day are left
+    out. Raises InputError for too few runs.
     """
-    policies: dict[str, Any] = {}
-    fits = []
     for i, (past, window) in enumerate(time_splits.split_rolling(runs.rows, windows)):
-        later_runs = runs.select_episodes(window)
-        since = int(later_runs.rows.start_point[0])
-        if since < plan.start_until:
+        if int(runs.rows.start_point[window][0]) < plan.start_until:
             continue
         agent = fit_agent(runs.select_episodes(past), plan, stages, f"window-{i}")
-        fits.append({"since": since, "until": int(later_runs.rows.start_point[-1])} | agent.facts)
-        for name, instants in _choose_instants(
-            agent, runs.select_episodes(past), later_runs, plan
-        ).items():
-            policies.setdefault(name, []).append(
-                tree_training.build_handovers(later_runs.rows, instants)
-            )
-        tensors = TrainingTensors.from_trajectories(later_runs, plan.part)
-        decisions = training_tensors.compute_advantages(agent.net, tensors, PRICES, plan.unit) > 0.0
-        for price, frees in zip(PRICES, decisions, strict=True):
-            on_window(window, price, find_first_free(frees))
-    figures = tree_training.summarize_windows(policies) if policies else {}
-    return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
-
-
-def _choose_instants(
-    agent: Agent, past_runs: Trajectories, later_runs: Trajectories, plan: AgentPlan
-) -> dict[str, NDArray[np.int64]]:
-    tensors = TrainingTensors.from_trajectories(later_runs, plan.part)
-    nets = ((plan.family, agent.net), (f"{plan.family} offline", agent.offline_net))
-    by_net = {
-        name: training_tensors.choose_instants(net, tensors, OVERLAP_PRICE, plan.unit)
-        for name, net in nets
-    }
-    return tree_training.choose_baselines(past_runs.rows, later_runs.rows) | by_net
+        yield FittedWindow(past, window, agent)
 
 
 def dump_weights(net: Net) -> Weights:

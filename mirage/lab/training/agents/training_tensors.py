@@ -6,7 +6,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mirage.domain.arrays import Floats
@@ -73,13 +72,6 @@ def compute_advantages(
             batches.append(torch.stack(advantages))
     joined = torch.cat(batches, dim=1).reshape(len(prices), *tensors.outcome_h.shape)
     return joined[:, :, :-1].numpy().astype(np.float64)
-
-
-def choose_instants(
-    net: Net, tensors: TrainingTensors, price: float, unit: AdvantageUnit
-) -> NDArray[np.int64]:
-    """Choose the instant [E] at which the agent frees each successor; D for never."""
-    return find_first_free(compute_advantages(net, tensors, (price,), unit)[0] > 0.0)
 
 
 def score_net(net: Net, tensors: TrainingTensors, unit: AdvantageUnit) -> float:

@@ -10,7 +10,12 @@ import torch
 from mirage.domain.arrays import Flags, Ints, Observations
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.training.agents.networks import NetInput
-from mirage.lab.training.dataset import Rows, build_twin_features, list_decision_instants
+from mirage.lab.training.dataset import (
+    Rows,
+    build_twin_features,
+    list_decision_instants,
+    order_episodes,
+)
 
 WINDOW = 144
 """The most observations that an agent may look back on: one day."""
@@ -35,7 +40,7 @@ class Trajectories:
         InputError as in `Rows.from_tables`."""
         rows = Rows.from_tables(tables, every, twin=twin)
         decision_instants = list_decision_instants(len(tables[0].instant_s), every)
-        order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
+        order = order_episodes(tables)
         observations = np.concatenate([t.observations for t in tables])[order]
         if not twin:
             return cls(rows, decision_instants, observations)

@@ -13,11 +13,12 @@ from typing import Any
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.training.dataset import Rows
-from mirage.lab.training.trees import tree_training
+from mirage.lab.training.trees import tree_export, tree_training
 from mirage.lab.training.trees.tree_families import Family
 from mirage.lab.training.trees.tree_training import TreePolicy
 from mirage.observation import spec
-from mirage.policies.models.artefact import CARD, FORMAT, GRAPH
+from mirage.policies.models.artefact import CARD, FORMAT, GRAPH, Artefact
+from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.models.quantiles import LEVELS
 
 WEIGHTS = "weights.safetensors"
@@ -51,6 +52,23 @@ def build_tree_card(
         **figures,
         **describe_training_data(rows, tables),
     }
+
+
+def serve_trees(
+    fitted: TreePolicy, family: Family, rows: Rows, tables: Sequence[EpisodeTable]
+) -> ModelPolicy:
+    """Build the policy that a service makes of the trees, named after their family.
+
+    `rows` are those that they were fitted to, `tables` those that the rows are of.
+    """
+    graph = tree_export.export_trees(fitted.wait, rows.flat.shape[1])
+    return serve_model(family.name, build_tree_card(fitted, family, rows, tables), graph)
+
+
+def serve_model(name: str, card: Mapping[str, Any], graph: bytes) -> ModelPolicy:
+    """Build the policy that a service makes of a card and a graph."""
+    # As a card is read from its file.
+    return ModelPolicy(Artefact(json.loads(json.dumps(card)), graph), name)
 
 
 def build_card_header(family: str) -> dict[str, Any]:

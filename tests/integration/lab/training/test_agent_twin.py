@@ -7,14 +7,20 @@ import pytest
 
 from mirage.domain.decision import Action, PolicyView
 from mirage.judging import policy_runner
-from mirage.lab.training.agents import training_tensors
-from mirage.lab.training.agents.training_tensors import TrainingTensors
 from mirage.lab.training.agents.trajectories import Trajectories
 from mirage.lab.training.metrics.handover_costs import find_first_free
 from mirage.policies import registry
 from mirage.policies.models.model_policy import ModelPolicy
 from tests.support.policies.views import view, waits
-from tests.support.training.agents_trained import EVERY, fit, named, plan, runs, save
+from tests.support.training.agents_trained import (
+    EVERY,
+    choose_instants,
+    fit,
+    named,
+    plan,
+    runs,
+    save,
+)
 from tests.support.training.costs import compute_mean_cost_h
 from tests.support.training.queue_tables import LEFT_S, add_forecasts, queue_table
 
@@ -55,9 +61,7 @@ def test_it_chooses_what_the_network_chooses(folder: Path, served: ModelPolicy) 
     made = plan(served.artefact.card["family"], served.artefact.card["encoder"])
     agent = fit(made, folder.with_name("stages"), runs(twin=True))
     later = Trajectories.from_tables([LATER], EVERY, twin=True)
-    wanted = training_tensors.choose_instants(
-        agent.net, TrainingTensors.from_trajectories(later, made.part), 0.5, made.unit
-    )
+    wanted = choose_instants(agent.net, later, 0.5, made)
     decided = [
         [served.decide(seen(e, k)).action for k in later.decision_instants[:-1]] for e in range(40)
     ]

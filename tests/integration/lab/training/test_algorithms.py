@@ -8,16 +8,22 @@ import pytest
 
 from mirage.judging import policy_runner
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.training.agents import agent_export, agent_training, training_tensors
+from mirage.lab.training.agents import agent_export, agent_training
 from mirage.lab.training.agents.agent_training import Agent, AgentPlan
 from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
-from mirage.lab.training.agents.training_tensors import TrainingTensors
 from mirage.lab.training.agents.trajectories import Trajectories
-from mirage.lab.training.dataset import Rows
-from mirage.lab.training.trees import tree_training
 from tests.support.episodes.tables import MONDAY
-from tests.support.training.agents_trained import BRIEF, EVERY, KINDS, fit, named, plan, runs
-from tests.support.training.costs import PRICE, compute_mean_cost_h
+from tests.support.training.agents_trained import (
+    BRIEF,
+    EVERY,
+    KINDS,
+    choose_instants,
+    fit,
+    named,
+    plan,
+    runs,
+)
+from tests.support.training.costs import PRICE, compute_mean_cost_h, find_best_constant
 from tests.support.training.queue_tables import (
     EPISODES,
     queue_table,
@@ -30,15 +36,13 @@ LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
 def agent_cost_h(agent: Agent, made: AgentPlan) -> float:
     seen = Trajectories.from_tables([LATER], EVERY)
-    chosen = training_tensors.choose_instants(
-        agent.net, TrainingTensors.from_trajectories(seen, made.part), PRICE, made.unit
-    )
+    chosen = choose_instants(agent.net, seen, PRICE, made)
     return compute_mean_cost_h(LATER, seen.decision_instants[chosen])
 
 
 def fixed_lead_cost_h(table: EpisodeTable) -> float:
-    best = tree_training.find_best_constant(Rows.from_tables([table]), PRICE)
-    return compute_mean_cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+    chosen = np.full(len(LATER), find_best_constant(table), dtype=np.int64)
+    return compute_mean_cost_h(LATER, chosen)
 
 
 @pytest.fixture(params=KINDS, ids=named)
@@ -76,16 +80,15 @@ def test_shuffled_labels_teach_no_more_than_a_constant_lead(
 
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
 def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> None:
-    told = []
-    for turn in ("first", "second"):
-        stages = TrainingCheckpoints(tmp_path / turn)
-        told.append(
-            agent_training.judge_agent(runs(), plan(family, "mlp", changes=BRIEF), 1, stages)
-        )
-    assert told[0] == told[1]
-    assert set(told[0]["policies"]) == {
-        "reactive", "oracle", "fixed-lead", family, f"{family} offline",
-    }  # fmt: skip
+    made = plan(family, "mlp", changes=BRIEF)
+    first, second = (
+        next(agent_training.fit_windows(runs(), made, 1, TrainingCheckpoints(tmp_path / turn)))
+        for turn in ("first", "second")
+    )
+    assert first.describe(runs()) == second.describe(runs())
+    weights = agent_training.dump_weights(second.agent.net)
+    for name, array in agent_training.dump_weights(first.agent.net).items():
+        np.testing.assert_array_equal(array, weights[name])
 
 
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
@@ -102,11 +105,8 @@ def test_it_leaves_nothing_in_tmp(
 def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
     made = plan("policy-gradient", "mlp")
     agent = fit(made, tmp_path)
-    seen = TrainingTensors.from_trajectories(Trajectories.from_tables([LATER], EVERY), 0)
-    cheap, dear = (
-        training_tensors.choose_instants(agent.net, seen, price, made.unit).mean()
-        for price in (0.1, 2.0)
-    )
+    seen = Trajectories.from_tables([LATER], EVERY)
+    cheap, dear = (choose_instants(agent.net, seen, price, made).mean() for price in (0.1, 2.0))
     assert cheap < dear
 
 
@@ -132,6 +132,4 @@ def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> Non
         "dqn", "mlp", start=agent_training.dump_weights(plan("dqn", "mlp").prepare_net(runs()))
     )
     late = plan("dqn", "mlp", start=on.start, start_until=until)
-    assert (
-        agent_training.judge_agent(runs(), late, 2, TrainingCheckpoints(tmp_path))["policies"] == {}
-    )
+    assert not list(agent_training.fit_windows(runs(), late, 2, TrainingCheckpoints(tmp_path)))

@@ -7,7 +7,7 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.training.dataset import Rows
+from mirage.lab.training.dataset import FEWEST_INSTANTS, Rows, choose_step, list_decision_instants
 from tests.support.episodes.tables import HOUR_S, MONDAY, table
 from tests.support.training.queue_tables import INSTANTS, queue_table
 
@@ -72,3 +72,16 @@ def test_what_cannot_be_learned_from_is_refused_in_a_sentence() -> None:
     )
     with pytest.raises(InputError, match="time limit"):
         Rows.from_tables([made, short])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "learned"),
+    [(30, 3), (90, 9), (120, 12), (240, 12), (300, 15), (720, 12), (1440, 24), (2880, 48)],
+)
+def test_a_short_link_shows_as_many_instants_as_one_of_half_a_day(
+    minutes: int, learned: int
+) -> None:
+    instants = minutes // 10 + 1
+    decisions = list_decision_instants(instants, choose_step(instants))[:-1]
+    assert len(decisions) == learned
+    assert len(decisions) >= min(FEWEST_INSTANTS, instants - 1)
