@@ -13,11 +13,14 @@ import numpy as np
 
 from mirage.domain.arrays import Floats, Ints
 from mirage.errors import InputError
-from mirage.judging.owner_weighed_test import WeighedDifference, weigh_by_owner
+from mirage.judging.owner_weighed_test import ERROR, WeighedDifference, weigh_by_owner
 
 CHALLENGER, CHAMPION = "challenger", "champion"
 RULES = ("twin", "quantile")
 """What decides without a model. The better of the two is the rule that a model has to beat."""
+TAKE_BACK_ERROR = 0.01
+"""How often a champion that is as good as the rule may seem worse in one look. Taking it back costs
+nothing then; a worse one that stays costs hours at each hand-over."""
 MOST_JUDGEMENTS = 4
 """A challenger that is cheaper so far, but not beyond luck, stands for so many judgements."""
 
@@ -109,15 +112,17 @@ def judge_challenge(outcomes: ChallengeOutcomes) -> ChallengeVerdict:
 
     Raises InputError without a hand-over, or without the costs of `champion` and of a rule.
     """
-    return _judge(outcomes, CHALLENGER, (CHAMPION,))
+    return _judge(outcomes, CHALLENGER, (CHAMPION,), ERROR)
 
 
 def judge_champion(outcomes: ChallengeOutcomes) -> ChallengeVerdict:
     """Judge the champion against the better of twin and `quantile`. Raises InputError as above."""
-    return _judge(outcomes, CHAMPION, ())
+    return _judge(outcomes, CHAMPION, (), TAKE_BACK_ERROR)
 
 
-def _judge(outcomes: ChallengeOutcomes, judged: str, others: tuple[str, ...]) -> ChallengeVerdict:
+def _judge(
+    outcomes: ChallengeOutcomes, judged: str, others: tuple[str, ...], error: float
+) -> ChallengeVerdict:
     names = [judged, *others, *(name for name in RULES if name in outcomes.cost_h)]
     missing = [name for name in names if name not in outcomes.cost_h]
     if missing or not set(names) & set(RULES):
@@ -133,7 +138,10 @@ def _judge(outcomes: ChallengeOutcomes, judged: str, others: tuple[str, ...]) ->
     rule = min((name for name in RULES if name in means), key=lambda name: means[name])
     differences = {
         name: WeighedDifference.from_differences(
-            known.start_point, known.owner, known.cost_h[judged] - known.cost_h[name]
+            known.start_point,
+            known.owner,
+            known.cost_h[judged] - known.cost_h[name],
+            error=error,
         )
         for name in (*others, rule)
     }

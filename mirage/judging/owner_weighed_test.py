@@ -10,6 +10,7 @@ series. docs/decisions/0041-models-of-the-site.md says how often it errs.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,8 @@ class WeighedDifference:
 
     mean_h: float
     interval_h: tuple[float, float]
-    """The ends are each exceeded by chance in `ERROR` of all judgements of equal policies."""
+    """The ends are each exceeded by chance in `error` of all judgements of equal policies."""
+    error: float
     handovers: int
     owners: int
     days: int
@@ -45,7 +47,9 @@ class WeighedDifference:
     """How many blocks of equal weight would tell as much."""
 
     @classmethod
-    def from_differences(cls, start_point: Ints, owner: Ints, difference_h: Floats) -> Self:
+    def from_differences(
+        cls, start_point: Ints, owner: Ints, difference_h: Floats, *, error: float = ERROR
+    ) -> Self:
         """Compute it from hand-overs [E]. Raises InputError if there is none."""
         if not len(difference_h):
             raise InputError("there is no hand-over to judge by")
@@ -56,10 +60,11 @@ class WeighedDifference:
         by_block = np.bincount(block_of, weights)
         blocks = float(by_block.sum() ** 2 / (by_block**2).sum())
         sums = np.bincount(block_of, weights * (difference_h - mean_h))
-        spread_h = _compute_spread(sums, by_block.sum(), blocks)
+        spread_h = _compute_spread(sums, by_block.sum(), blocks, error)
         return cls(
             mean_h=mean_h,
             interval_h=(mean_h - spread_h, mean_h + spread_h),
+            error=error,
             handovers=len(difference_h),
             owners=len(np.unique(owner)),
             days=len(np.unique(day)),
@@ -91,10 +96,10 @@ class WeighedDifference:
 
     def __str__(self) -> str:
         low_h, high_h = self.interval_h
+        level = f"{100 - 200 * self.error:g} % interval"
         return (
-            f"{self.mean_h:+.3f} h a hand-over ({100 - 200 * ERROR:g} % interval {low_h:+.3f} to "
-            f"{high_h:+.3f} h; {self.handovers} hand-overs of {self.owners} owners on {self.days} "
-            "days)"
+            f"{self.mean_h:+.3f} h a hand-over ({level} {low_h:+.3f} to {high_h:+.3f} h; "
+            f"{self.handovers} hand-overs of {self.owners} owners on {self.days} days)"
         )
 
 
@@ -116,14 +121,15 @@ def weigh_by_owner(start_point: Ints, owner: Ints) -> Floats:
     return weights
 
 
-def _compute_spread(sums: Floats, total: float, blocks: float) -> float:
+def _compute_spread(sums: NDArray[Any], total: float, blocks: float, error: float) -> float:
     """Return half the width of the interval, in hours; infinite with a single block."""
     if blocks <= 1.0 + 1e-9:
         return float("inf")
     error_h = float(np.sqrt((sums**2).sum() * blocks / (blocks - 1.0)) / total)
-    return error_h * compute_t_quantile(1.0 - ERROR, max(blocks - 1.0, 1.0))
+    return error_h * compute_t_quantile(1.0 - error, max(blocks - 1.0, 1.0))
 
 
+@lru_cache(maxsize=256)
 def compute_t_quantile(level: float, freedom: float) -> float:
     """Return the quantile of Student's t at `level` in [0.5, 1), for any `freedom` of 1 or more.
 

@@ -243,8 +243,9 @@ def read_previous_version(folder: Path) -> str | None:
         version = read_card(folder).get(PREVIOUS)
     except UnfitModel:
         return None
-    is_version = isinstance(version, str) and re.fullmatch(_WORD, version) is not None
-    return version if is_version and (folder.parent / version / CARD).is_file() else None
+    if not isinstance(version, str) or re.fullmatch(_WORD, version) is None:
+        return None
+    return version if (folder.parent / version / CARD).is_file() else None
 
 
 def _note_demotion(names: Path, version: str | None, record: Mapping[str, Any], why: str) -> None:

@@ -262,7 +262,7 @@ class ModelPromoter:
         except InputError as error:
             return str(error)
         promoted = registry.find_promoted_version(folder.parent)
-        expected = {folder.name}
+        expected: set[str | None] = {folder.name}
         if challenge.intended is ChallengeState.PROMOTED:
             expected |= {challenge.evidence.get("before")}
         else:

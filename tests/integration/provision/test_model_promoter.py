@@ -27,6 +27,7 @@ from mirage.judging.challenge import (
     judge_champion,
 )
 from mirage.policies import registry
+from mirage.policies.models import card_notes
 from mirage.policies.models.artefact import CARD, GRAPH
 from mirage.provision.learning.model_promoter import Decider, ModelPromoter, PromotionMode
 from tests.support.training.committed import save
@@ -336,7 +337,7 @@ def test_what_somebody_promoted_since_is_not_undone_by_an_old_intention(
     promote(promoter)
     of = challenge(promoter, SECOND)
     with monkeypatch.context() as patched:
-        patched.setattr(registry, "note_in_card", ends(registry.note_in_card, late=False))
+        patched.setattr(registry, "note_in_card", ends(card_notes.note_in_card, late=False))
         with pytest.raises(Ended):
             promoter.settle_challenge(of, GOOD, mode=PromotionMode.AUTO, now=NOW)
     registry.promote_version(models / "site-lab" / "3")

@@ -1,11 +1,7 @@
 """What `mirage doctor` says of learning."""
 
 from contextlib import closing
-from pathlib import Path
-from shutil import copy
 from time import time
-
-import pytest
 
 from mirage.cli.doctor.finding import Severity
 from mirage.cli.doctor.learning_checks import check_learning
@@ -18,12 +14,6 @@ from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
 
 DAY_S = 86400
-
-
-@pytest.fixture
-def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    return Settings.model_validate({"database": {"url": f"sqlite:///{tmp_path}/mirage.db"}})
 
 
 def watched(settings: Settings, days: float) -> None:

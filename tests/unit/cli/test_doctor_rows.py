@@ -1,12 +1,8 @@
 """What `mirage doctor` says of rows that do not read, and of nodes that ask the service."""
 
 from contextlib import closing
-from pathlib import Path
-from shutil import copy
 from time import time
 from typing import Any
-
-import pytest
 
 from mirage.cli.doctor.finding import Severity
 from mirage.cli.doctor.service_checks import check_nodes, check_unread_rows
@@ -19,12 +15,6 @@ from mirage.domain.chain import LinkState
 from tests.support.api.rows import HOUR, add_chain
 from tests.support.api.running import CHAIN
 from tests.support.chains import make_link
-
-
-@pytest.fixture
-def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    return Settings.model_validate({"database": {"url": f"sqlite:///{tmp_path}/mirage.db"}})
 
 
 def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:

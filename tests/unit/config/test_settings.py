@@ -68,6 +68,14 @@ BOUNDS = [
     ("provision", "max_chains_per_user", 1, 0),
     ("provision", "demote_after", 1, 0),
     ("provision", "demote_error_h", 0.1, 0),
+    ("learn", "promote", "never", "always"),
+    ("learn", "every_days", 1, 0),
+    ("learn", "shadow_days", 1, 0),
+    ("learn", "rollback_days", 1, 0),
+    ("learn", "budget_h", 0.1, 0),
+    ("learn", "memory_gib", 0.5, 0),
+    ("learn", "weeks", 520, 521),
+    ("learn", "schedule", "off", "nightly"),
     ("quota", "writes_burst", 1, 0),
     ("quota", "writes_per_minute", 1, 0),
     ("quota", "registrations_per_day", 1, 0),
@@ -107,7 +115,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
-    free |= {("provision", "tables_dir")}
+    free |= {("provision", "tables_dir"), ("learn", "folder")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
     free |= {("auth", "jwt_key_file"), ("auth", "jwks_file")}
     free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}

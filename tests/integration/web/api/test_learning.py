@@ -147,10 +147,11 @@ def test_a_change_may_name_what_its_caller_has_seen(
     seen = client.get(LEARNING, who="root").headers["etag"]
     with store.begin() as tx:
         learning_runs.begin_run(tx, cluster_id, at=NOW, reason="a week passed")
-    stale = {"headers": {"If-Match": seen}}
-    assert put(client, CHALLENGER, model, "promoted", **stale).status_code == 412
-    fresh = {"headers": {"If-Match": client.get(LEARNING, who="root").headers["etag"]}}
-    assert put(client, CHALLENGER, model, "promoted", **fresh).status_code == 200
+    stale = put(client, CHALLENGER, model, "promoted", headers={"If-Match": seen})
+    assert stale.status_code == 412
+    newest = client.get(LEARNING, who="root").headers["etag"]
+    fresh = put(client, CHALLENGER, model, "promoted", headers={"If-Match": newest})
+    assert fresh.status_code == 200
 
 
 @pytest.mark.usefixtures("proposed")
