@@ -201,7 +201,7 @@ def test_without_packages_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def find_spec(name: str) -> object | None:
-        return None if name == "xgboost" else object()
+        return None if name in ("xgboost", "torch") else object()
 
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(InputError, match=r"pip install 'mirage-provisioner\[trees\]'"):
@@ -213,8 +213,9 @@ def test_a_folder_of_models_that_cannot_be_written_is_said_before_the_long_work(
 ) -> None:
     with open_site(tmp_path) as site:
         site.log_days(2)
+        (tmp_path / "file").write_text("")
         with pytest.raises(InputError, match=r"set provision\.models_dir to a folder"):
-            site.look(2, models=Path("/proc/models"))
+            site.look(2, models=tmp_path / "file" / "models")
 
 
 def test_a_run_of_a_shared_database_is_one_of_all_hosts(tmp_path: Path) -> None:
