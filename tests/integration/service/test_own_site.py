@@ -100,7 +100,6 @@ def test_what_the_user_wrote_stands(slurm: QuietSlurm) -> None:
     assert start(config=f'[cluster]\nfile = "{mine}"\n').cluster.file == mine
 
 
-@pytest.mark.usefixtures("slurm")
 def test_ones_own_service_learns_from_its_own_database(slurm: QuietSlurm, tmp_path: Path) -> None:
     settings = start()
     database_setup.upgrade_database(settings)
@@ -113,6 +112,7 @@ def test_ones_own_service_learns_from_its_own_database(slurm: QuietSlurm, tmp_pa
     assert (settings.service.state_dir / "models").is_dir()
 
 
+@pytest.mark.usefixtures("slurm")
 def test_the_rows_of_an_older_release_get_the_clusters_name() -> None:
     """33c702b5 took the name "cluster" where the user gave none."""
     unnamed = load_user_settings(None)
