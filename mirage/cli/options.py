@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from mirage.config.paths import get_models_dir
 from mirage.errors import InputError
 
 ConfigOption = Annotated[
@@ -56,4 +55,4 @@ def get_models_folder(config: Path | None) -> Path:
     """Return the folder that holds models/NAME, the same as the service's."""
     from mirage.config import settings as settings_file  # noqa: PLC0415 - a Tab does without it
 
-    return get_models_dir(settings_file.load_settings(config).provision.models_dir)
+    return settings_file.load_settings(config).models_dir

@@ -17,13 +17,15 @@ def get_data_dir(name: str) -> Path:
     return installed if installed.exists() else _PACKAGE.parent / name
 
 
-def get_models_dir(configured: Path | None = None) -> Path:
+def get_models_dir(configured: Path | None = None, state_dir: Path | None = None) -> Path:
     """Return the folder of trained models: provision.models_dir if it is set, else `models` in
-    the working directory, else the models that came with Mirage."""
+    the working directory, else `models` in the service's state directory, else the models that
+    came with Mirage."""
     if configured is not None:
         return configured
-    in_working_dir = Path("models")
-    return in_working_dir if in_working_dir.is_dir() else get_data_dir("models")
+    made = [Path("models")] if state_dir is None else [Path("models"), state_dir / "models"]
+    # os.path: a state directory that is closed to this user is as good as none.
+    return next(filter(os.path.isdir, made), get_data_dir("models"))
 
 
 def get_user_state_dir() -> Path:

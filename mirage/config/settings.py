@@ -17,7 +17,7 @@ from pydantic import (
 
 from mirage.config import config_file
 from mirage.config.config_file import RawConfig
-from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
+from mirage.config.paths import DEFAULT_PORT, get_models_dir, get_user_state_dir
 from mirage.config.policy_names import POLICY_NAMES
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
@@ -219,8 +219,9 @@ class ProvisionSettings(_Section):
     policy: PolicyName = "auto"
     """The policy of chains that name no policy."""
     models_dir: Path | None = None
-    """The folder of models, NAME/VERSION. Unset: `models` in the working directory, or the models
-    that come with Mirage."""
+    """The folder of models, NAME/VERSION. Unset: `models` in the working directory, else `models`
+    in `service.state_dir`, where the service and `mirage learn` show the models that come with
+    Mirage beside the site's own."""
     tables_dir: Path | None = None
     """The folder of the episode tables of the newest days. The API and the page Admin judge a model
     by these tables before they promote it. Unset: `tables` in `service.state_dir`."""
@@ -397,6 +398,10 @@ class Settings(_Section):
     def database_url(self) -> str:
         url = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
         return url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
+
+    @property
+    def models_dir(self) -> Path:
+        return get_models_dir(self.provision.models_dir, self.service.state_dir)
 
 
 def load_settings(path: Path | None) -> Settings:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from mirage.config.paths import get_models_dir
 from mirage.config.settings import ServiceSettings
 from mirage.domain.callers.caller import Caller
 from mirage.policies import registry
@@ -61,7 +60,7 @@ def build_api_context(
         limits=wiring.build_limits(settings),
         limit_descriptions=wiring.describe_limits(settings),
         max_time_s=wiring.get_max_time_s(settings),
-        models_dir=get_models_dir(settings.provision.models_dir),
+        models_dir=settings.models_dir,
         tables_dir=wiring.get_tables_dir(settings),
         is_compiled=is_compiled,
         promotion_mode=PromotionMode(settings.learn.promote),

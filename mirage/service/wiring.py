@@ -7,7 +7,6 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mirage.config.paths import get_models_dir
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
@@ -185,7 +184,7 @@ def get_tables_dir(settings: Settings) -> Path:
 
 def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
     """Return a function that loads a policy by name, with models from the configured folder."""
-    return partial(registry.get_policy, under=get_models_dir(settings.provision.models_dir))
+    return partial(registry.get_policy, under=settings.models_dir)
 
 
 def get_cluster_file(settings: Settings) -> ClusterFile | None:

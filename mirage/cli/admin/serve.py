@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.options import ConfigOption
+from mirage.errors import InputError
 
 if TYPE_CHECKING:
     from mirage.config.settings import Settings
@@ -43,6 +44,7 @@ def start_service(
     wiring.check_slurm_commands(settings)
     _warn_of_settings(settings)
     database_setup.check_path_security(settings)
+    _show_models(settings)
     run_service(wiring.build_service(settings), learn_options=_repeat_config(config))
 
 
@@ -59,8 +61,22 @@ def _start_own_service(settings: "Settings", config: Path | None) -> None:
     _warn_of_settings(settings)
     database_setup.upgrade_database(settings)
     own_site.name_cluster(settings)
+    _show_models(settings)
     options = ["--user", *_repeat_config(config)]
     run_service(wiring.build_service(settings), owner_uid=os.geteuid(), learn_options=options)
+
+
+def _show_models(settings: "Settings") -> None:
+    """Show the shipped models in the folder of the site's own: the service does without the
+    latter."""
+    import structlog
+
+    from mirage.service import models_folder
+
+    try:
+        models_folder.prepare_models_folder(settings)
+    except InputError as error:
+        structlog.get_logger(__name__).warning(str(error))
 
 
 def _repeat_config(config: Path | None) -> list[str]:

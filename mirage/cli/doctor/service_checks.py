@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from mirage.cli.doctor.finding import Finding, Severity, run_check
-from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
 from mirage.database.chains import asking_links
 from mirage.database.operations import clusters, telemetry
@@ -41,7 +40,7 @@ def check_service(settings: Settings, url: str | None) -> list[Finding]:
 
 def check_models(settings: Settings) -> tuple[Severity, str]:
     """Check whether each model file matches its card and this program's features."""
-    models_folder = get_models_dir(settings.provision.models_dir)
+    models_folder = settings.models_dir
     names = [
         f"models/{folder.parent.name}/{folder.name}"
         for folder in registry.list_model_folders(models_folder)

@@ -21,6 +21,7 @@ from mirage.cli.ui.study_output import TERMINAL
 from mirage.lab.training.trainers import FamilyName
 
 if TYPE_CHECKING:
+    from mirage.config.settings import Settings
     from mirage.lab.learning.learn_request import LearnRequest
 
 app = typer.Typer()
@@ -70,6 +71,10 @@ def learn_from_history(
         int | None,
         typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="Learn for your own service (`mirage serve --user`)."),
+    ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -90,10 +95,15 @@ def learn_from_history(
     file does not fit, or if packages are missing.
     """
     from mirage.lab.learning.nightly_look import plan_learning, run_learning
+    from mirage.service.models_folder import prepare_models_folder
 
+    settings = _load_settings(config, user=user)
+    warn_if_compiling()
     with end_like_ctrl_c():
+        if not dry_run:
+            prepare_models_folder(settings)
         request = replace(
-            _build_request(config, cluster, folder, budget, jobs),
+            _build_request(settings, cluster, folder, budget, jobs),
             is_forced=now,
             families=tuple(family or ()),
         )
@@ -101,7 +111,6 @@ def learn_from_history(
             with tempfile.TemporaryDirectory(prefix="mirage-learn-") as scratch:
                 document = plan_learning(request, Path(scratch), TERMINAL)
         else:
-            warn_if_compiling()
             document = run_learning(request, TERMINAL)
     if as_json:
         typer.echo(json.dumps(document))
@@ -109,15 +118,22 @@ def learn_from_history(
         _print_document(document, Console())
 
 
+def _load_settings(config: Path | None, *, user: bool) -> "Settings":
+    from mirage.config import settings as settings_file
+    from mirage.service import own_site
+
+    if user:
+        return own_site.complete_settings(settings_file.load_user_settings(config))
+    return settings_file.load_settings(config)
+
+
 def _build_request(
-    config: Path | None,
+    settings: "Settings",
     cluster: Path | None,
     folder: Path | None,
     budget: str | None,
     jobs: int | None,
 ) -> "LearnRequest":
-    from mirage.config import settings as settings_file
-    from mirage.config.paths import get_models_dir
     from mirage.lab.learning.learn_request import LearnRequest
     from mirage.lab.learning.run_budget import Budget
     from mirage.lab.learning.run_folder import RunFolder
@@ -126,7 +142,6 @@ def _build_request(
     from mirage.lab.tables.table_plan import count_cores
     from mirage.service import database_setup, notice_channels
 
-    settings = settings_file.load_settings(config)
     rules = settings.learn
     wall_s = rules.budget_h * 3600 if budget is None else parse_duration_s(budget, "--budget")
     return LearnRequest(
@@ -134,7 +149,7 @@ def _build_request(
         params=load_site_params(find_cluster_file(settings, cluster)),
         store=database_setup.open_store(settings),
         folder=RunFolder(folder or rules.folder or settings.service.state_dir / "learn"),
-        models=get_models_dir(settings.provision.models_dir),
+        models=settings.models_dir,
         rules=rules,
         budget=Budget(wall_s=wall_s, memory_gib=rules.memory_gib, processes=jobs or count_cores()),
         now=int(time.time()),

@@ -2,12 +2,15 @@
 
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mirage.domain.chain import OVERLAP_PRICE
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.evaluation_document import compute_figures
@@ -17,11 +20,19 @@ from mirage.lab.evaluation.policy_evaluation import (
     has_learned_since,
     run_evaluation,
 )
-from mirage.lab.learning.run_budget import AGENTS, TREES, Paces
+from mirage.lab.learning.run_budget import (
+    AGENTS,
+    CANDIDATE_CARD_DAYS,
+    FINAL_CARD_DAYS,
+    TREES,
+    Paces,
+)
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.training.artefact_training import train_artefact
+from mirage.lab.training.metrics.time_splits import NEWER
 from mirage.lab.training.trainers import FamilyName, TrainingRequest
 from mirage.policies import registry
+from mirage.policies.models.artefact import read_card
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.registry import AUTO, MODELS
 
@@ -66,19 +77,29 @@ class CandidateTraining:
     models: Path
     """A folder named `models`, which candidates come into."""
     version: str
-    tables: Sequence[Path]
+    tables: Mapping[Path, EpisodeTable]
     """The tables to learn from, one for each shape of chain."""
     note: str
 
     def get_name(self, family: FamilyName) -> str:
         return f"{MODELS}/{_CANDIDATE}{family}/{self.version}"
 
+    def get_folder(self, family: FamilyName) -> Path:
+        return self.models / f"{_CANDIDATE}{family}" / self.version
+
     def train_candidate(self, family: FamilyName, output: StudyOutput) -> None:
         """Train a family on the tables, judged on one window of its own for the card; a finished
         one stays."""
-        out = self.models / f"{_CANDIDATE}{family}" / self.version
+        out = self.get_folder(family)
         if not out.exists():
-            train_model(family, self.tables, out, output, windows=1, note=self.note)
+            train_model(
+                family,
+                self.tables,
+                out,
+                output,
+                is_final=False,
+                note=self.note,
+            )
 
 
 def train_candidates(
@@ -87,7 +108,6 @@ def train_candidates(
     output: StudyOutput,
     *,
     paces: Paces,
-    handovers: int,
     deadline: float,
 ) -> list[FamilyName]:
     """Train the families, and return those that were trained.
@@ -96,39 +116,73 @@ def train_candidates(
     the first one is always trained.
     """
     trained: list[FamilyName] = []
+    handovers = sum(map(len, training.tables.values()))
+    share = compute_judged_share(training.tables.values(), CANDIDATE_CARD_DAYS)
+    judged = round(share * count_instants(training.tables.values()))
     for family in families:
         left_s = deadline - time.monotonic()
         if trained and paces.seconds[family] * handovers > left_s:
             output.warn(f"{family} is not trained: the budget of time is spent")
             continue
         begun = time.monotonic()
-        is_new = not (training.models / f"{_CANDIDATE}{family}" / training.version).exists()
+        is_new = not training.get_folder(family).exists()
         training.train_candidate(family, output)
         trained.append(family)
         if is_new:
-            paces.measure(family, time.monotonic() - begun, handovers)
+            judging_s = read_card(training.get_folder(family))["judging_s"]
+            paces.measure(family, time.monotonic() - begun - judging_s, handovers)
+            paces.measure_card(judging_s, judged)
     return trained
 
 
 def train_model(
     family: FamilyName,
-    tables: Sequence[Path],
+    tables: Mapping[Path, EpisodeTable],
     out: Path,
     output: StudyOutput,
     *,
-    windows: int,
+    is_final: bool,
     note: str,
 ) -> None:
-    """Train a model into the folder `out`, models/NAME/VERSION, which does not exist yet."""
+    """Train a model into the folder `out`, models/NAME/VERSION, which does not exist yet. The
+    card of a final model is judged on more days than a candidate's."""
+    days = FINAL_CARD_DAYS if is_final else CANDIDATE_CARD_DAYS
     request = TrainingRequest(
         family=family,
-        paths=tables,
+        paths=list(tables),
         out=out,
         find_models=lambda: out.parent.parent,
-        windows=windows,
+        windows=3 if is_final else 1,
+        judged_share=compute_judged_share(tables.values(), days),
         note=note,
     )
     train_artefact(request, output)
+
+
+def compute_judged_share(tables: Iterable[EpisodeTable], days: int) -> float:
+    """Compute the share of the hand-overs that begin in the newest days, at most NEWER."""
+    start_point = np.concatenate([table.start_point for table in tables])
+    newest = start_point > start_point.max() - days * DAY_S
+    return min(NEWER, float(newest.mean()))
+
+
+def count_instants(tables: Iterable[EpisodeTable]) -> int:
+    return sum(table.outcome_s.size for table in tables)
+
+
+def explain_dearer(folder: Path) -> str | None:
+    """Explain by which rule a model is beaten on its own card: `auto` would not ask such a model;
+    None if it is beaten by none of RULES."""
+    card = read_card(folder)
+    policies = card["metrics"]["policies"]
+    if card["family"] not in policies:  # it was judged on nothing
+        return None
+    cost_h = {name: policies[name]["all"]["cost_h"] for name in policies}
+    own_h = cost_h[card["family"]]
+    rule = min((name for name in RULES if name in cost_h), key=lambda name: float(cost_h[name]))
+    if cost_h[rule] >= own_h:
+        return None
+    return f"by its own card it costs {own_h:.2f} h a hand-over, and {rule} {cost_h[rule]:.2f} h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

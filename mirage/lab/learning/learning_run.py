@@ -291,10 +291,9 @@ class LearningRun:
         training = CandidateTraining(
             models=run / "models",
             version=version,
-            tables=list(past),
+            tables=past,
             note=f"learned from the history of {self._request.cluster}, judged on newer weeks",
         )
-        handovers = sum(map(len, past.values()))
         wanted = [family for family in plan.families if family in families]
         with self._time_stage("training"):
             trained = candidates.train_candidates(
@@ -302,7 +301,6 @@ class LearningRun:
                 wanted,
                 self._output,
                 paces=self._paces,
-                handovers=handovers,
                 deadline=self._deadline,
             )
         names = [training.get_name(family) for family in trained]
@@ -311,7 +309,9 @@ class LearningRun:
             judged = candidates.judge_candidates(
                 names, self._request.models, run / "models", later, self._output
             )
-            self._paces.measure_judging(time.monotonic() - begun, judged.handovers)
+            self._paces.measure_judging(
+                time.monotonic() - begun, candidates.count_instants(later.values())
+            )
         self._document |= {
             "figures": dict(judged.figures),
             "judged_handovers": judged.handovers,
@@ -356,7 +356,17 @@ class LearningRun:
                 "and there is one challenger at a time.",
             }
         with self._time_stage("final training"):
-            model = self._place_model(best, tables, version)
+            made, target = self._train_final(best, tables, version)
+        dearer = None if target.exists() else candidates.explain_dearer(made)
+        if dearer is not None:
+            return {
+                "proposed": None,
+                "sentence": f"Nothing is proposed: {figures}, but trained on all weeks {dearer} on "
+                "the weeks of the card, and `auto` would not ask it.",
+            }
+        if not target.exists():
+            move_folder(made, target)
+        model = registry.format_model_name(target)
         if standing is None:
             self._start_challenge(model)
         days = self._request.rules.shadow_days
@@ -387,27 +397,31 @@ class LearningRun:
             standing = challenges.find_standing_challenge(tx, cluster_id)
         return None if standing is None else standing.model
 
-    def _place_model(
+    def _train_final(
         self, best: str, tables: Mapping[ChainShape, EpisodeTable], version: str
-    ) -> str:
-        """Train the best family on all weeks, and put the model into the folder of models."""
+    ) -> tuple[Path, Path]:
+        """Train the best family on all weeks, unless an interrupted run did. Return the folder of
+        the model, and its place among the models of the service."""
         request, run = self._request, self._folder.run
         placing = run / _PLACING
         kept = keep_stage(placing, lambda: {"version": _find_free(request, version)})
         target = request.models / request.site_name / str(kept["version"])
-        if not target.exists():
+        made = run / "final" / MODELS / request.site_name / target.name
+        if not target.exists() and not made.exists():
             whole = {run / "whole" / f"{s.folder}.npz": table for s, table in tables.items()}
             for path, table in whole.items():
                 week_tables.save_with_twin(table, path)
-            made = run / "final" / MODELS / request.site_name / target.name
-            if not made.exists():
-                family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
-                note = f"learned from the history of {request.cluster}"
-                candidates.train_model(
-                    family, list(whole), made, self._output, windows=3, note=note
-                )
-            move_folder(made, target)
-        return registry.format_model_name(target)
+            family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
+            note = f"learned from the history of {request.cluster}"
+            candidates.train_model(
+                family,
+                whole,
+                made,
+                self._output,
+                is_final=True,
+                note=note,
+            )
+        return made, target
 
     def _clean_up(self, plan: RunPlan) -> None:
         """Keep the candidates, and delete what no later run reads."""

@@ -24,10 +24,16 @@ TREES = (FamilyName.XGBOOST, FamilyName.FOREST, FamilyName.ENSEMBLE)
 AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 FINAL_TIMES = 2.0
 """The best family is fitted on four windows; to be judged, each is fitted on two."""
-_TABLES, _JUDGE = "tables", "judge"
+CANDIDATE_CARD_DAYS, FINAL_CARD_DAYS = 14, 42
+"""The newest days on which cards are judged; at most half of the days. Judging a card takes longer
+than a fit: 22 plays of each table, of all prices and rules."""
+MOST_JUDGED_DAYS = 28
+"""The newest days on which candidates are judged beside what decides today, at most."""
+_TABLES, _JUDGE, _CARD = "tables", "judged instant", "card's instant"
 _FIRST_PACES: Mapping[str, float] = {
     _TABLES: 2.0,
-    _JUDGE: 0.2,
+    _JUDGE: 0.0045,
+    _CARD: 0.01,
     FamilyName.XGBOOST: 0.1,
     FamilyName.FOREST: 0.1,
     FamilyName.ENSEMBLE: 0.2,
@@ -35,7 +41,8 @@ _FIRST_PACES: Mapping[str, float] = {
     FamilyName.POLICY_GRADIENT: 3.0,
 }
 """Seconds of one core for each hand-over, until a run has measured its own: Lonestar6, pairs of 48
-h, `mirage report shadow` and `mirage train` (docs/admin/report.md, docs/research/train.md)."""
+h, `mirage report shadow` and `mirage train` (docs/admin/report.md, docs/research/train.md). Of the
+two judgements: for each judged instant, ten and 22 plays of 0.45 ms."""
 _MARGIN = 0.9
 """The share of the budget that a plan fills."""
 _COPIES = 4
@@ -44,7 +51,7 @@ _COPIES = 4
 
 @dataclass(slots=True)
 class Paces:
-    """Seconds of one core for each hand-over of a stage."""
+    """Seconds of one core for each hand-over of a stage, or for each instant that it judges."""
 
     file: Path
     seconds: dict[str, float] = field(default_factory=lambda: dict(_FIRST_PACES))
@@ -60,25 +67,36 @@ class Paces:
             pass
         return paces
 
-    def measure(self, stage: str, wall_s: float, handovers: int, processes: int = 1) -> None:
-        """Take in how long a stage took, and keep it for the next run."""
-        if handovers > 0:
-            self.seconds[stage] = max(1e-4, wall_s * processes / handovers)
+    def measure(self, stage: str, wall_s: float, count: int, processes: int = 1) -> None:
+        """Take in how long a stage took for `count` hand-overs or instants, and keep it for the
+        next run."""
+        if count > 0:
+            self.seconds[stage] = max(1e-5, wall_s * processes / count)
             write_whole(self.file, json.dumps(self.seconds, indent=1))
 
     def estimate_tables_s(self, points: int, processes: int) -> float:
         return self.seconds[_TABLES] * points / max(1, processes)
 
-    def estimate_training_s(self, families: Sequence[FamilyName], handovers: int) -> float:
-        """Estimate the fits of all families, that of the best one on all weeks, and judging."""
+    def estimate_training_s(
+        self, families: Sequence[FamilyName], units: Sequence[TableUnit]
+    ) -> float:
+        """Estimate the fits of all families, that of the best one on all weeks, the judgements of
+        their cards, and the one beside what decides today."""
+        handovers = sum(len(unit.points) for unit in units)
         fits = [self.seconds[family] * handovers for family in families]
-        return sum(fits) + FINAL_TIMES * max(fits) + self.seconds[_JUDGE] * handovers
+        on_cards = len(families) * _count_instants(units, CANDIDATE_CARD_DAYS)
+        on_cards += _count_instants(units, FINAL_CARD_DAYS)
+        judged_s = self.seconds[_JUDGE] * _count_instants(units, MOST_JUDGED_DAYS)
+        return sum(fits) + FINAL_TIMES * max(fits) + self.seconds[_CARD] * on_cards + judged_s
 
     def measure_tables(self, wall_s: float, points: int, processes: int) -> None:
         self.measure(_TABLES, wall_s, points, processes)
 
-    def measure_judging(self, wall_s: float, handovers: int) -> None:
-        self.measure(_JUDGE, wall_s, handovers)
+    def measure_judging(self, wall_s: float, instants: int) -> None:
+        self.measure(_JUDGE, wall_s, instants)
+
+    def measure_card(self, wall_s: float, instants: int) -> None:
+        self.measure(_CARD, wall_s, instants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +188,11 @@ def build_plan(
 ) -> RunPlan:
     """Build the plan that takes all these tables and families."""
     missing = sum(len(unit.points) for unit in units if not unit.is_made)
-    points = sum(len(unit.points) for unit in units)
     return RunPlan(
         units=tuple(units),
         families=tuple(families),
         tables_s=paces.estimate_tables_s(missing, budget.processes),
-        training_s=paces.estimate_training_s(families, points),
+        training_s=paces.estimate_training_s(families, units),
     )
 
 
@@ -184,6 +201,14 @@ def _estimate(
 ) -> float:
     plan = build_plan(units, families, paces, budget)
     return plan.tables_s + plan.training_s
+
+
+def _count_instants(units: Sequence[TableUnit], days: int) -> float:
+    """Count the instants of the hand-overs of the newest days, at most half of all."""
+    counts = {unit: len(unit.points) * len(unit.settings.instant_s) for unit in units}
+    since = max((unit.week.until for unit in units), default=0) - days * DAY_S
+    newest = sum(count for unit, count in counts.items() if unit.week.since >= since)
+    return min(newest, sum(counts.values()) / 2)
 
 
 def _explain_left_out(

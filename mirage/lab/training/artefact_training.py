@@ -49,7 +49,11 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
     began = time.perf_counter()
     trained = trainer.train_model(tables, request, output)
     _warn_if_short(tables[0], output)
-    card = trained.card | {"note": request.note, "wall_s": round(time.perf_counter() - began, 1)}
+    card = trained.card | {
+        "note": request.note,
+        "wall_s": round(time.perf_counter() - began, 1),
+        "judging_s": round(trained.judging_s, 1),
+    }
     _save_artefact(request.out, card, trained.graph, trained.weights)
     trainer.clean_up()
     return {

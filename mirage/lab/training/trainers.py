@@ -1,6 +1,7 @@
 """Trains each kind of model."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,6 +12,7 @@ from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.training.dataset import Rows, choose_step
+from mirage.lab.training.metrics.time_splits import NEWER
 
 if TYPE_CHECKING:
     from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
@@ -27,6 +29,8 @@ class TrainedArtefact:
     graph: bytes
     card: dict[str, Any]
     weights: bytes | None = None
+    judging_s: float = 0.0
+    """How long the windows were played for the card; seconds."""
 
 
 class FamilyName(StrEnum):
@@ -64,6 +68,8 @@ class TrainingRequest:
     """Whether to learn from the twin's forecasts. None: yes if all tables have them."""
     windows: int = 3
     """The number of windows of later weeks on which the model is judged."""
+    judged_share: float = NEWER
+    """The newest share of the hand-overs, from which the windows are cut."""
     seed: int = 0
     note: str = ""
 
@@ -120,7 +126,11 @@ class TreeTrainer:
         with output.show_progress(
             family.name, (request.windows + 1) * tree_training.STEPS
         ) as on_step:
-            fits = list(tree_training.fit_windows(rows, family, request.windows, on_step))
+            fits = list(
+                tree_training.fit_windows(
+                    rows, family, request.windows, on_step, request.judged_share
+                )
+            )
             fitted = tree_training.fit_policy(rows, family, on_step)
         graph = tree_export.export_trees(fitted.wait, rows.flat.shape[1])
         parity = tree_export.measure_parity(graph, fitted.wait, rows.flat)
@@ -135,6 +145,7 @@ class TreeTrainer:
             )
             for fit in fits
         ]
+        begun = time.perf_counter()
         judge = HoldoutJudge(tables, windows, output)
         forecasts = [fit.measure_forecast(rows, request.seed) for fit in fits]
         figures = {
@@ -145,9 +156,9 @@ class TreeTrainer:
             "judged": judge.list_results(),
             "operating_points": judge.list_operating_points(),
         }
-        return TrainedArtefact(
-            graph, model_card.build_tree_card(fitted, family, rows, tables, **figures)
-        )
+        judging_s = time.perf_counter() - begun
+        card = model_card.build_tree_card(fitted, family, rows, tables, **figures)
+        return TrainedArtefact(graph, card, judging_s=judging_s)
 
     def clean_up(self) -> None:
         """Do nothing: no stages were kept."""
@@ -224,11 +235,16 @@ class AgentTrainer:
         name = f"{plan.family} {plan.encoder}"
         with output.show_progress(name, (request.windows + 1) * agent_training.STAGES) as on_stage:
             stages = replace(stages, on_stage=on_stage)
-            fits = list(agent_training.fit_windows(runs, plan, request.windows, stages))
+            fits = list(
+                agent_training.fit_windows(
+                    runs, plan, request.windows, stages, request.judged_share
+                )
+            )
             agent = agent_training.fit_agent(runs, plan, stages, "all")
         graph = agent_export.export_net(agent.net, plan.unit, plan.part)
         parity = agent_export.measure_parity(graph, agent.net, plan.unit, plan.part, runs)
         windows = [agent_card.serve_window(fit, runs, plan, tables, self._start) for fit in fits]
+        begun = time.perf_counter()
         judge = HoldoutJudge(tables, windows, output, agent_training.PRICES)
         figures = {
             "seed": request.seed,
@@ -238,13 +254,14 @@ class AgentTrainer:
             "judged": judge.list_results(),
             "operating_points": judge.list_operating_points(),
         }
+        judging_s = time.perf_counter() - begun
         card = agent_card.build_agent_card(
             plan, runs, tables, self._start, fit=agent.facts, **figures
         )
         weights = safetensors_io.pack_weights(
             agent_training.dump_weights(agent.net), {"encoder": plan.encoder}
         )
-        return TrainedArtefact(graph, card, weights)
+        return TrainedArtefact(graph, card, weights, judging_s)
 
     def _open_stages(
         self, tables: Sequence[EpisodeTable], request: TrainingRequest
@@ -258,7 +275,7 @@ class AgentTrainer:
                 "kind": [self._plan.family, self._plan.encoder],
                 "settings": self._plan.used_settings,
                 "seed": request.seed,
-                "windows": request.windows,
+                "windows": [request.windows, request.judged_share],
                 "every": self._every,
                 "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in request.paths],
                 "twin": [_hash_twin_forecasts(table) for table in tables] if self._twin else None,

@@ -18,6 +18,7 @@ from mirage.database.learning import challenges, learning_runs
 from mirage.database.learning.learning_runs import LearningRun, RunState
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
+from mirage.lab.learning.candidates import explain_dearer
 from mirage.policies.models.artefact import CARD, read_card
 from tests.support.learning.site_log import CLUSTER, LONG_S, build_site_jobs, write_sacct
 from tests.support.mirage_process import MIRAGE, Answer, environment, run
@@ -143,13 +144,15 @@ def test_the_best_candidate_stands_only_if_it_beats_the_rules(
     rule = min(figures[name]["cost_h"] for name in ("quantile", "twin"))
     with closing(Store(f"sqlite:///{folder}/state/mirage.db")) as store, store.read() as tx:
         standing = challenges.find_standing_challenge(tx, 1)
-    if best < rule:
+    if document["proposed"] is not None:
+        assert best < rule
         assert standing is not None
         assert standing.model == document["proposed"]
+        assert explain_dearer(folder / document["proposed"]) is None
         card = read_card(folder / document["proposed"])
         assert max(t["until"] for t in card["trained_on"]) == document["judged_until"]
     else:
-        assert (standing, document["proposed"]) == (None, None)
+        assert standing is None
         assert "Nothing is proposed" in document["sentence"]
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from mirage.config.settings import Settings, load_user_settings
+from mirage.database.learning import learning_runs
 from mirage.database.operations import clusters
 from mirage.errors import ClusterError
 from mirage.history.cluster_files.reader import load_cluster_file
 from mirage.service import database_setup, own_site, wiring
-from tests.support.mirage_process import SITE, QuietSlurm
+from tests.support.mirage_process import SITE, QuietSlurm, run
 from tests.support.slurm.captured import ALL
 
 NONE_RESERVED = "No reservations in the system\n"
@@ -97,6 +98,18 @@ def test_what_the_user_wrote_stands(slurm: QuietSlurm) -> None:
     assert (settings.cluster.name, settings.cluster.file) == ("mine", get_file(settings))
     mine = Path(os.environ["XDG_CONFIG_HOME"]) / "cluster.toml"
     assert start(config=f'[cluster]\nfile = "{mine}"\n').cluster.file == mine
+
+
+def test_ones_own_service_learns_from_its_own_database(slurm: QuietSlurm, tmp_path: Path) -> None:
+    settings = start()
+    database_setup.upgrade_database(settings)
+    own_site.name_cluster(settings)
+    answer = run("learn", "--user", cwd=tmp_path)
+    assert "mirage ingest" in " ".join(answer.err.split()), answer
+    with closing(database_setup.open_store(settings)) as store, store.read() as tx:
+        (cluster_id,) = clusters.list_cluster_names(tx)
+        assert [r.state for r in learning_runs.read_runs(tx, cluster_id, most=9)] == ["failed"]
+    assert (settings.service.state_dir / "models").is_dir()
 
 
 @pytest.mark.usefixtures("slurm")

@@ -214,14 +214,19 @@ class FittedWindow:
 
 
 def fit_windows(
-    runs: Trajectories, plan: AgentPlan, windows: int, stages: TrainingCheckpoints
+    runs: Trajectories,
+    plan: AgentPlan,
+    windows: int,
+    stages: TrainingCheckpoints,
+    share: float = time_splits.NEWER,
 ) -> Iterator[FittedWindow]:
-    """Fit an agent for each rolling window, to what was known before the window began.
+    """Fit an agent for each rolling window of the newest `share` of the runs, to what was known
+    before the window began.
 
     If the agent continues from another one, windows that begin before that one's last day are left
     out. Raises InputError for too few runs.
     """
-    for i, (past, window) in enumerate(time_splits.split_rolling(runs.rows, windows)):
+    for i, (past, window) in enumerate(time_splits.split_rolling(runs.rows, windows, share)):
         if int(runs.rows.start_point[window][0]) < plan.start_until:
             continue
         agent = fit_agent(runs.select_episodes(past), plan, stages, f"window-{i}")

@@ -10,19 +10,21 @@ from mirage.domain.arrays import Flags, Ints
 from mirage.errors import InputError
 from mirage.lab.training.dataset import Rows
 
+NEWER = 0.5
+"""The share of the start points on which a model is judged, unless fewer are asked for."""
 FEWEST = 5
 """The fewest episodes on either side of a split."""
 
 
-def split_rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
+def split_rolling(rows: Rows, folds: int, share: float = NEWER) -> list[tuple[Flags, Flags]]:
     """Yield masks [E] of the past and of the window that follows it, oldest first (rolling origin).
 
-    The newer half of the start points is cut into `folds` windows. The past of a window contains
-    the episodes whose every outcome was known when the window begins. Only episodes at the logged
-    load are judged. Raises InputError for too few episodes.
+    The newest `share` of the start points is cut into `folds` windows. The past of a window
+    contains the episodes whose every outcome was known when the window begins. Only episodes at
+    the logged load are judged. Raises InputError for too few episodes.
     """
     judged = np.flatnonzero(rows.as_logged)
-    edges = np.linspace(0.5, 1.0, folds + 1) * len(judged)
+    edges = np.linspace(1.0 - share, 1.0, folds + 1) * len(judged)
     cuts = np.round(edges).astype(np.int64)
     return [_split_before_window(rows, judged[first:last]) for first, last in pairwise(cuts)]
 

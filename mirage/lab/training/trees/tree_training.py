@@ -87,13 +87,18 @@ class FittedWindow:
 
 
 def fit_windows(
-    rows: Rows, family: Family, windows: int, on_step: StepCallback = lambda: None
+    rows: Rows,
+    family: Family,
+    windows: int,
+    on_step: StepCallback = lambda: None,
+    share: float = time_splits.NEWER,
 ) -> Iterator[FittedWindow]:
-    """Fit a policy for each rolling window, to what was known before the window began.
+    """Fit a policy for each rolling window of the newest `share` of the hand-overs, to what was
+    known before the window began.
 
     Calls `on_step` STEPS times for each window. Raises InputError for too few episodes.
     """
-    for past, window in time_splits.split_rolling(rows, windows):
+    for past, window in time_splits.split_rolling(rows, windows, share):
         policy = fit_policy(rows.select_episodes(past), family, on_step)
         yield FittedWindow(past, window, policy)
 

@@ -25,9 +25,15 @@ def list_units(folder: Path, weeks: int) -> list[TableUnit]:
     return week_tables.list_units(folder, Params(), newest_first, [SHAPE])
 
 
-def planned(folder: Path, hours: float, weeks: int = 20, memory_gib: float = 4.0) -> RunPlan:
+def planned(
+    folder: Path, hours: float, weeks: int = 20, memory_gib: float = 4.0, card: float = 0.0
+) -> RunPlan:
     paces = Paces(folder / "pace.json")
-    paces.seconds |= dict.fromkeys(TREES, 1.0) | {"tables": 10.0, "judge": 0.0}
+    paces.seconds |= dict.fromkeys(TREES, 1.0) | {
+        "tables": 10.0,
+        "judged instant": 0.0,
+        "card's instant": card,
+    }
     budget = Budget(wall_s=hours * 3600, memory_gib=memory_gib, processes=1)
     return plan_run(list_units(folder, weeks), TREES, paces, budget)
 
@@ -45,6 +51,17 @@ def test_the_newest_weeks_are_taken_first_and_it_is_said(tmp_path: Path) -> None
     assert plan.weeks[0].since == MONDAY + 19 * WEEK_S
     assert plan.families == TREES
     assert "The 6 oldest weeks are left out" in plan.notes[0]
+
+
+def test_judging_the_cards_counts_the_newest_weeks_alone(tmp_path: Path) -> None:
+    """Two weeks for each of three candidates, and six for the one that is put forward."""
+    instants = POINTS * len(list_units(tmp_path, 1)[0].settings.instant_s)
+    fits = planned(tmp_path, 24, 40).training_s
+    assert planned(tmp_path, 24, 40, card=0.01).training_s == pytest.approx(
+        fits + 0.01 * (3 * 2 + 6) * instants
+    )
+    halves = planned(tmp_path, 24, 2, card=0.01).training_s - planned(tmp_path, 24, 2).training_s
+    assert halves == pytest.approx(0.01 * (3 + 1) * instants), "half of the weeks at most"
 
 
 def test_a_short_budget_takes_more_weeks_of_fewer_families(tmp_path: Path) -> None:
