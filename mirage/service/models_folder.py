@@ -17,7 +17,8 @@ def prepare_models_folder(settings: Settings) -> None:
     """
     folder = settings.service.state_dir / "models"
     shipped = get_data_dir("models").absolute()
-    if settings.models_dir not in (folder, get_data_dir("models")):
+    # The unit of the service has the state directory as its working directory.
+    if settings.models_dir.resolve() not in (folder.resolve(), shipped.resolve()):
         return
     try:
         folder.mkdir(exist_ok=True)
