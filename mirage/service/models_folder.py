@@ -16,14 +16,15 @@ def prepare_models_folder(settings: Settings) -> None:
     none. Raises InputError if the folder cannot be made.
     """
     folder = settings.service.state_dir / "models"
-    shipped = get_data_dir("models").absolute()
-    if settings.models_dir not in (folder, get_data_dir("models")):
+    shipped, chosen = get_data_dir("models"), settings.models_dir
+    # Resolved: the unit of the service has the state directory as its working directory.
+    if chosen != shipped and chosen.resolve() != folder.resolve():
         return
     try:
         folder.mkdir(exist_ok=True)
         for model in shipped.iterdir():
             if model.is_dir():
-                _link_folder(folder / model.name, model)
+                _link_folder(folder / model.name, model.absolute())
     except OSError as error:
         raise InputError(
             f"{error.filename or folder} cannot be made: {error.strerror}. Models of this site "

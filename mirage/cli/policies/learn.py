@@ -197,7 +197,7 @@ def _render_figures(document: dict[str, Any]) -> Table:
 
 def _render_plan(document: dict[str, Any]) -> Table:
     plan, took = document["plan"], document["took_s"]
-    table = Table(box=box.SIMPLE_HEAD, title="the run", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, title="the run", title_justify="left", show_header=False)
     table.add_column("")
     table.add_column("", justify="right")
     table.add_row("weeks", str(plan["weeks"]))

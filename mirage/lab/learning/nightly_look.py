@@ -11,6 +11,7 @@ from typing import Any
 from mirage.database.learning import challenges, learning_runs
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
+from mirage.domain.time_units import HOUR_S
 from mirage.errors import InputError, MirageError, StoreError
 from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
 from mirage.lab.learning.learning_run import LearningRun
@@ -117,10 +118,11 @@ def plan_learning(request: LearnRequest, scratch: Path, output: StudyOutput) -> 
     except NothingToLearn as error:
         sentence = str(error)
     else:
-        hours = (plan.tables_s + plan.training_s) / 3600
+        wall_s = plan.tables_s + plan.training_s
+        span = f"{wall_s / 60:.0f} min" if wall_s < HOUR_S else f"{wall_s / HOUR_S:.1f} h"
         sentence = (
             f"A run would make {len(plan.missing)} tables, train {', '.join(plan.families)}, and "
-            f"take about {hours:.1f} h."
+            f"take about {span}."
         )
     return learning.build_document() | {
         "state": "dry-run",

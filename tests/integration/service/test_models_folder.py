@@ -58,6 +58,17 @@ def test_links_follow_an_upgrade_and_what_the_site_made_stays(settings: Settings
         assert sorted(path.name for path in folder.iterdir()) == SHIPPED
 
 
+def test_links_are_renewed_by_a_service_that_runs_in_its_state_directory(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mirage.service: there `models` is the folder, too."""
+    monkeypatch.chdir(settings.service.state_dir)
+    prepare_models_folder(settings)
+    (settings.service.state_dir / "models" / SHIPPED[0]).unlink()
+    prepare_models_folder(settings)
+    assert sorted(path.name for path in Path("models").iterdir()) == SHIPPED
+
+
 def test_a_folder_that_the_configuration_names_is_left_alone(
     settings: Settings, tmp_path: Path
 ) -> None:
