@@ -210,6 +210,15 @@ MANUAL: dict[str, HelpEntry] = {
         _LONG,
         "Coverage is a share from 0 to 1. Forecasts are in hours.",
     ),
+    "learn": HelpEntry(
+        (
+            ("what a run would do, why, and how long it would take", "mirage learn --dry-run"),
+            ("learn now, within half an hour", "mirage learn --now --budget 30m"),
+            ("the verdict as JSON", "mirage learn --json"),
+        ),
+        (*_DATABASE, 130, 143),
+        f"{_COSTS} --budget is a span such as 2h or 30m.",
+    ),
     "evaluate": HelpEntry(
         (
             ("two rules", "mirage evaluate e.npz --policy quantile --policy slurm-estimate"),

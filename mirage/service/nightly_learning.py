@@ -26,6 +26,8 @@ _SPREAD_S = 2 * HOUR_S
 """Services of several hosts begin at different instants: as RandomizedDelaySec= of the timer."""
 _GRACE_S = 10
 """How long the process may take to end with the service, in seconds."""
+READER = "output of learning"
+"""The name of the thread that logs the process's output, and its end."""
 _MOST_LINES = 1000
 _LINE_BYTES = 4096
 
@@ -105,7 +107,7 @@ def _start_process(command: Sequence[str]) -> subprocess.Popen[bytes]:
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     _log.info("learning has begun", pid=process.pid)
     try:
-        threading.Thread(target=_log_output, args=(process,), daemon=True).start()
+        threading.Thread(target=_log_output, args=(process,), name=READER, daemon=True).start()
     except RuntimeError as error:  # no thread is left: nobody would read what it prints
         _signal_group(process, signal.SIGKILL)
         process.wait()

@@ -78,7 +78,7 @@ def learn_from_history(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Learn from the history that the service has stored, and judge what was learned.
+    """Learn from the service's own history, and judge what was learned.
 
     The command is what mirage-learn.timer runs each night. If there is a reason (no model yet, a
     week has passed), it replays the newest weeks of the history, trains models, and judges them on

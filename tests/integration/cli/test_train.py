@@ -68,7 +68,8 @@ def test_its_card_says_where_it_comes_from(home: Path) -> None:
 
 def test_a_version_is_promoted_over_another_only_where_it_costs_less(home: Path) -> None:
     assert "promoted" in refused(home, "evaluate", "later.npz", "--policy", "models/made")
-    first = run("models", "promote", "models/made/1", cwd=home)
+    assert "twin or quantile decides now" in refused(home, "models", "promote", "models/made/1")
+    first = run("models", "promote", "models/made/1", "--force", cwd=home)
     assert (first.code, first.out.strip()) == (0, "models/made/1 is in use")
     second = trained(home, "models/made/2", "--seed", "0")
     assert second.code == 0, second.err

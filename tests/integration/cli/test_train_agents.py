@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     queue_table(60, seed=6, first=NEWEST).save(folder / "newest.npz")
     answer = trained(folder, "E.npz", "models/agent/1")
     assert answer.code == 0, answer.err
-    assert run("models", "promote", "models/agent/1", cwd=folder).code == 0
+    assert run("models", "promote", "models/agent/1", "--force", cwd=folder).code == 0
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 
 from mirage.database.schema.engine import Store
 from mirage.provision.handover_decider import DecisionSettings
-from mirage.service.nightly_learning import NightlyLearning, compute_next_start
+from mirage.service.nightly_learning import READER, NightlyLearning, compute_next_start
 from mirage.service.worker import Worker
 from tests.support.patient import wait_until
 from tests.support.provision.scene import Always
@@ -76,6 +77,10 @@ def scheduled(folder: Path, program: str) -> Iterator[Night]:
         yield night
     finally:
         night.learning.end()
+        # Else the end of this process may be logged within the next test.
+        for thread in threading.enumerate():
+            if thread.name == READER:
+                thread.join()
 
 
 def wait_for_ends(lines: Lines, count: int) -> list[object]:
