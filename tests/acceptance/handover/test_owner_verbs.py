@@ -94,7 +94,8 @@ def test_a_paused_chain_does_not_go_on_with_a_standby_that_was_free(scene: Scene
 
     _said(scene.chain("resume", _find_chain_id(scene)))
     scene.testbed.wait_until(lambda: _started(scene) == [1, 2], 1200, "link 2")
-    assert _told(scene) == ["free: done", "suspend", "resume"]
+    # Link 3 may have been freed by now.
+    assert _told(scene)[:3] == ["free: done", "suspend", "resume"]
 
 
 def _let_link_1_end_and_time_pass(scene: Scene) -> None:

@@ -67,16 +67,16 @@ def _lay_out_hook() -> None:
     epilog.chmod(0o755)
 
 
-SETTINGS = "mirage:style=concurrent,max-overlap=10:00:00"
+SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
 """As the wrapped sbatch would have registered them; else their links would never be early."""
 
 
 def submit(scene: Scene, name: str, *, links: int = 2, options: str = "-c 1") -> list[int]:
     """A chain of alice's whose links stand in the queue from the start; their jobs.
 
-    A link may run for ten minutes of our clock: more than the tests take on a busy machine.
+    A link may run for four minutes of our clock: more than the tests take on a busy machine.
     """
-    words = f"sbatch --parsable -o /dev/null -p gpu -t 600 --mem=10M {options}"
+    words = f"sbatch --parsable -o /dev/null -p gpu -t 240 --mem=10M {options}"
     lines = ["after="]
     for index in range(1, links + 1):
         mark = f"--comment='{SETTINGS} mirage:{name}:{index}'"
@@ -200,7 +200,7 @@ def test_a_standby_that_vanishes_is_noticed_and_a_second_one_pauses(scene: Scene
     testbed.wait_until(lambda: known(scene, "vanishes"), 1200, "the standby to be freed")
     root(scene, "scancel", str(standby))
     testbed.wait_until(lambda: risk(scene, "vanishes") == "StandbyVanished", 600, "the notice")
-    words = f"sbatch --parsable -o /dev/null -t 600 --dependency=afterany:{first}".split()
+    words = f"sbatch --parsable -o /dev/null -t 240 --dependency=afterany:{first}".split()
     words += ["--comment=mirage:vanishes:2", *on_node("gpu04").split(), "--wrap", "sleep 9999"]
     again = testbed.run(words, user="alice").stdout.strip()
     testbed.wait_until(lambda: not risk(scene, "vanishes"), 600, "the replacement to be seen")
@@ -213,7 +213,7 @@ def test_a_link_that_its_guard_sent_back_is_followed(scene: Scene) -> None:
     """The wrapped sbatch, its registration, the link's guard and the service, end to end."""
     testbed = scene.testbed
     scene.submit_chain(
-        "early", links=3, run_s=None, limit_min=600, options=["--mirage-max-overlap=5"]
+        "early", links=3, run_s=None, limit_min=240, options=["--mirage-max-overlap=5"]
     )
     testbed.wait_until(lambda: len(scene.standbys()) == 1, 1200, "the standby")
     ((standby, mark),) = scene.standbys()

@@ -5,6 +5,7 @@ Sixty times faster than the clock, on a cluster whose partition `debug` preempts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -90,8 +91,14 @@ def test_links_that_exit_at_once_pause_after_five_without_a_service(cluster: Tes
     with Alice.at_home(cluster, "at-once", AT_ONCE) as alice:
         alice.submit(links=100)
         alice.await_empty_queue(2 * HOUR_S)
-        assert alice.says("paused") == "links 1 to 5 each ran for less than 60 s"
-        assert alice.lines() == [f"begin {link}" for link in range(1, 6)]
+        # A busy machine may take a second of ours, a minute of the cluster's, for the first ones.
+        sentence = re.fullmatch(
+            r"links (\d+) to (\d+) each ran for less than 60 s", alice.says("paused") or ""
+        )
+        assert sentence is not None
+        first, last = map(int, sentence.groups())
+        assert last - first == 4
+        assert alice.lines() == [f"begin {link}" for link in range(1, last + 1)]
         told = [line for line in alice.output() if line.startswith("mirage: the chain is paused")]
         assert [line.endswith(f"mirage-link resume {alice.chain.name}") for line in told] == [True]
 

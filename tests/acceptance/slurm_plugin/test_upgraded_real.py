@@ -33,10 +33,10 @@ echo "end $MIRAGE_LINK, next $(plugin/sbatch --parsable "$0")"
 """
 
 
-@pytest.fixture
-def old_alice(alice: Alice, tmp_path: Path) -> Alice:
-    """alice, whose plugin is that of 33c702b5."""
-    archive = DATA / "plugin-33c702b5" / "slurm_plugin.tar.gz"
+@pytest.fixture(params=["5e998b7", "33c702b5"])
+def old_alice(request: pytest.FixtureRequest, alice: Alice, tmp_path: Path) -> Alice:
+    """alice, whose plugin is that of an earlier commit."""
+    archive = DATA / f"plugin-{request.param}" / "slurm_plugin.tar.gz"
     subprocess.run(["tar", "-xzf", archive, "-C", tmp_path], check=True)
     alice.write("link.sh", LINK)
     install(alice, tmp_path / "slurm_plugin")
@@ -150,7 +150,15 @@ def test_todays_resume_goes_on_with_an_older_plugins_chain(old_alice: Alice) -> 
     assert alice.lines()[-2:] == ["begin 4 after COMPLETED", "end 4, next "]
 
 
-def test_a_link_of_an_older_plugins_chain_is_answered_by_the_service_under_todays(
+def names_the_service(alice: Alice, authorization: str) -> bool:
+    """Does the credential say whom it is for (mirage_service.py)? The old plugin's did not."""
+    credential = authorization.removeprefix("MUNGE ")
+    shown = alice.testbed.run(["unmunge"], input=credential, check=False).stdout
+    return shown.splitlines()[-1].endswith(" mirage")
+
+
+@pytest.mark.parametrize("old_alice", ["5e998b7"], indirect=True)
+def test_a_link_of_an_older_plugins_chain_asks_the_service_by_todays(
     old_alice: Alice, service: Service
 ) -> None:
     """Of mode submit: no link stands, and the next one is submitted when the service says so."""
@@ -170,6 +178,8 @@ def test_a_link_of_an_older_plugins_chain_is_answered_by_the_service_under_today
     since = len(service.requests)
     alice.until(lambda: asked(since + 3), "questions of today's plugin")
     assert alice.says("jobs/2") is None
+    named = [names_the_service(alice, service.requests[n][1]) for n in (0, -1)]
+    assert named == [False, True]
     service.answers = [{"submit_now": True, "ask_again_s": 1}]
     alice.await_lines(
         *["begin 1 after nothing", "begin 2 after RUNNING", "begin 3 after RUNNING"],
@@ -186,6 +196,7 @@ def test_a_link_of_an_older_plugins_chain_is_answered_by_the_service_under_today
     assert {path for path, _ in service.requests} == {f"/api/v1/chains/{alice.chain.name}/next"}
 
 
+@pytest.mark.parametrize("old_alice", ["33c702b5"], indirect=True)
 def test_a_link_of_an_older_plugins_chain_plans_by_todays(old_alice: Alice) -> None:
     alice = old_alice
     piece = alice.home / "plugin" / "carrier_files.sh"
