@@ -153,8 +153,8 @@ class Stage:
             log_config=None,
             lifespan="off",
             ws="none",
-            # Without a limit, a stream that a test left open would keep the test run from ending.
-            timeout_graceful_shutdown=60,
+            # Streams that tests left open would each keep the end of the test run waiting.
+            timeout_graceful_shutdown=5,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener, unix_listener],))
