@@ -1,7 +1,6 @@
 """A search for good numbers with Optuna's tree of Parzen estimators: extra `calibrate`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from mirage.errors import InputError
@@ -44,7 +43,7 @@ def search_settings(
     return finished_trials
 
 
-def _import_optuna() -> ModuleType:
+def _import_optuna() -> Any:
     try:
         import optuna  # noqa: PLC0415  a second to import, and not always installed
     except ImportError:
