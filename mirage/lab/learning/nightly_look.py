@@ -38,7 +38,7 @@ def run_learning(request: LearnRequest, output: StudyOutput) -> Document:
         with _recording_faults(request, "models are judged on newer days"):
             settled = settle_models(request, output)
         reason = read_reason(request)
-        run_id = _begin_run(request, reason.text if reason.is_given else "")
+        run_id = _begin_run(request, reason.text if reason.is_due else "")
         learning = LearningRun(request, output)
         with _recording_faults(request, reason.text, run_id, learning.build_document):
             state, document = _learn(request, learning, reason)
@@ -50,7 +50,7 @@ def _learn(
     request: LearnRequest, learning: LearningRun, reason: LearningReason
 ) -> tuple[RunState, Document]:
     """Learn if there is a reason, and return what came of it."""
-    if not reason.is_given:
+    if not reason.is_due:
         sentence = f"There is nothing to learn today: {reason.text}."
         return RunState.NOTHING_TO_DO, {"sentence": sentence}
     try:
@@ -127,7 +127,7 @@ def plan_learning(request: LearnRequest, scratch: Path, output: StudyOutput) -> 
     return learning.build_document() | {
         "state": "dry-run",
         "reason": reason.text,
-        "is_due": reason.is_given,
+        "is_due": reason.is_due,
         "sentence": sentence,
     }
 

@@ -11,7 +11,7 @@ from mirage.judging.learning_reason import DayLosses, find_reason_to_learn
 class LearningReason:
     """Whether there is something to learn, and why or why not."""
 
-    is_given: bool
+    is_due: bool
     text: str
 
 

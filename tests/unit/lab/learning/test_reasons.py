@@ -10,7 +10,7 @@ PAST = LearningPast(trained_at=MONDAY, has_model=True)
 
 def given(past: LearningPast, days: int = 1, *, forced: bool = False) -> bool:
     now = MONDAY + days * DAY_S
-    return find_reason(past, forced=forced, every_days=7, now=now).is_given
+    return find_reason(past, forced=forced, every_days=7, now=now).is_due
 
 
 def test_nothing_was_trained_yet() -> None:
