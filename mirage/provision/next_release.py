@@ -56,11 +56,13 @@ class NextRelease:
     """The answer to a link: the mode, the lead to plan, and the seconds until it asks again.
 
     `lead_s` counts before the asking link's end by its time limit; None if nothing is to be
-    planned.
+    planned. `policy` is the rule that decided so: not the chain's own where that takes longer than
+    a link waits; None if no rule was asked.
     """
 
     mode: Mode
     lead_s: int | None = None
+    policy: str | None = None
     ask_again_s: int
 
 
@@ -124,7 +126,7 @@ def plan_next_release(  # noqa: PLR0913 - the question, and the limits that it i
     lead_s = None
     if decision.action is Action.PLAN and decision.release_at is not None:
         lead_s = end - decision.release_at
-    return NextRelease(mode=mode, lead_s=lead_s, ask_again_s=again_s)
+    return NextRelease(mode=mode, lead_s=lead_s, policy=policy.name, ask_again_s=again_s)
 
 
 def _find_asking_link(links: Sequence[Link], index: int | None, now: int) -> Link | None:

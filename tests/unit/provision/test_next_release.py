@@ -82,6 +82,16 @@ def test_the_lead_is_what_like_jobs_waited(acting_chain_store: Store, index: int
     assert told.ask_again_s == 6 * HOUR
 
 
+@pytest.mark.parametrize(("policy", "rule"), [("auto", "quantile"), ("average", "average")])
+def test_the_answer_names_the_rule_that_decided(
+    acting_chain_store: Store, policy: str, rule: str
+) -> None:
+    with acting_chain_store.begin() as tx:
+        chains.save_chain(tx, 1, replace(chains.get_chain(tx, 1, CHAIN), policy=policy))
+    shows(acting_chain_store, runs())
+    assert asked(acting_chain_store).policy == rule
+
+
 @pytest.mark.parametrize(("returns", "lead_s"), [(None, None), (0, None), (2, 4 * HOUR)])
 def test_where_the_next_link_may_give_its_nodes_back_it_is_released_earlier(
     acting_chain_store: Store, returns: int | None, lead_s: int | None

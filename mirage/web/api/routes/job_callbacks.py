@@ -75,7 +75,11 @@ def get_next_link(
             partial=context.partial(),
         )
         view = chain_schemas.NextLinkView(
-            submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
+            submit_now=False,
+            ask_again_s=plan.ask_again_s,
+            mode=plan.mode,
+            lead_s=plan.lead_s,
+            policy=plan.policy,
         )
         if limits.max_returns < MAX_RETURNS:
             view = view.model_copy(update={"max_returns": limits.max_returns})

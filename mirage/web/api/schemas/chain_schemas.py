@@ -279,6 +279,13 @@ class NextLinkView(WireModel):
         "released; null: plan no release.",
         examples=[7200],
     )
+    policy: str | None = Field(
+        default=None,
+        description="The rule that decided so. `quantile` stands in for a policy that takes longer "
+        "than a link waits; the service moves the plan where that policy decides otherwise. Null: "
+        "no rule was asked.",
+        examples=["quantile"],
+    )
     max_returns: int | None = Field(
         default=None,
         description="The most times that the admins let a link give its nodes back, whatever its "
