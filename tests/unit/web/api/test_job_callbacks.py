@@ -106,13 +106,15 @@ def test_the_link_of_a_chain_with_standbys_hears_what_to_plan(
         running_link(tx, cluster_id, ChainMode.STANDBY)
         clusters.set_mode(tx, cluster_id, Mode.ACT)
         add_waits(tx, cluster_id, wait_s=900)
-    told = {"submit_now": False, "ask_again_s": 1200, "mode": "act"}
+    plan = {"submit_now": False, "ask_again_s": 1200, "mode": "act", "lead_s": 900}
+    plan["policy"] = "quantile"
     answer = client.get(NEXT, who="alice")
-    assert (answer.status_code, answer.json()) == (200, told | {"lead_s": 900})
-    assert client.get(f"{NEXT}?link=1", who="alice").json() == told | {"lead_s": 900}
+    assert (answer.status_code, answer.json()) == (200, plan)
+    assert client.get(f"{NEXT}?link=1", who="alice").json() == plan
     with store.begin() as tx:
         clusters.set_mode(tx, cluster_id, Mode.SHADOW)
     shadow = {"submit_now": False, "ask_again_s": 21600, "mode": "shadow", "lead_s": None}
+    shadow["policy"] = None
     assert client.get(NEXT, who="alice").json() == shadow
 
 
