@@ -14,6 +14,7 @@ from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.history.workloads.replay import Replay
+from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.episodes.generation import parallel
 from mirage.lab.learning import candidates, site_replay, week_tables
@@ -330,7 +331,7 @@ class LearningRun:
     ) -> Document:
         """Let the best candidate decide in shadow from now on, if it is cheaper than what decides
         without it; it then learns from all weeks. Return the verdict."""
-        rivals = [name for name in candidates.RULES if name in judged.figures]
+        rivals = [name for name in RULES if name in judged.figures]
         champion = f"{MODELS}/{self._request.site_name}"
         # A champion that has learned from these weeks looks too good: the days to come will tell.
         if champion in judged.figures and champion not in judged.seen:
@@ -361,8 +362,8 @@ class LearningRun:
         if dearer is not None:
             return {
                 "proposed": None,
-                "sentence": f"Nothing is proposed: {figures}, but trained on all weeks {dearer} on "
-                "the weeks of the card, and `auto` would not ask it.",
+                "sentence": f"Nothing is proposed: {figures}. Trained on all weeks, {dearer} by its "
+                "own card, so `auto` would not ask it.",
             }
         if not target.exists():
             move_folder(made, target)

@@ -23,7 +23,6 @@ from mirage.judging.challenge import (
     judge_challenge,
     judge_champion,
 )
-from mirage.judging.learning_reason import DayLosses
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.lab.learning import site_replay, week_tables
@@ -31,6 +30,7 @@ from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
 from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
+from mirage.lab.learning.reasons import DayLosses
 from mirage.lab.learning.run_folder import read_json, write_json
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
