@@ -31,7 +31,8 @@ from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
 from mirage.lab.learning.reasons import DayLosses
-from mirage.lab.learning.run_folder import read_json, write_json
+from mirage.lab.learning.run_budget import Paces
+from mirage.lab.learning.run_folder import PACES, read_json, write_json
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
@@ -234,7 +235,7 @@ class _Settling:
                 missing,
                 request.params,
                 taken.workload.jobs,
-                request.budget.processes,
+                Paces.load(folder / PACES).count_processes(request.budget),
                 on_progress,
             )
         tables, owners = {}, []
