@@ -28,10 +28,18 @@ class DayLosses:
     """[D]: the champion's mean loss on the day; each owner weighs the same."""
     quantile: Floats
     """[D]: that of `quantile`, on the same hand-overs."""
+    measured_at: int = 0
+    """Epoch seconds."""
 
     @classmethod
     def from_forecasts(
-        cls, *, start_point: Ints, owner: Ints, champion: Floats, quantile: Floats
+        cls,
+        *,
+        start_point: Ints,
+        owner: Ints,
+        champion: Floats,
+        quantile: Floats,
+        measured_at: int = 0,
     ) -> Self:
         """Average losses [E] of hand-overs by day; those without both losses (NaN) are left out."""
         known = np.isfinite(champion) & np.isfinite(quantile)
@@ -43,7 +51,12 @@ class DayLosses:
         def average(losses: Floats) -> Floats:
             return np.bincount(day_of, weights * losses[known], minlength=len(days)) / total
 
-        return cls(day=days, champion=average(champion), quantile=average(quantile))
+        return cls(
+            day=days,
+            champion=average(champion),
+            quantile=average(quantile),
+            measured_at=measured_at,
+        )
 
     @property
     def worse_days(self) -> int:
@@ -81,9 +94,8 @@ def find_reason(past: LearningPast, *, forced: bool, every_days: int, now: int) 
     """Find the reason to learn: no model yet, some days passed, or forecasts that have become worse
     than the rule's.
 
-    While a model stands for promotion, nothing is trained: there is one challenger at a time. A
-    training of the last day is no reason to train again, whatever the forecasts say: its models
-    have seen what they were wrong about.
+    While a model stands for promotion, nothing is trained: there is one challenger at a time. The
+    same bad forecasts are a reason once: the models of that training have seen what they missed.
     """
     if past.interrupted_at is not None:
         return LearningReason(True, f"the run of {_format(past.interrupted_at)} was interrupted")
@@ -106,7 +118,8 @@ def _explain_due(past: LearningPast, every_days: int, now: int) -> str | None:
     if age_s >= every_days * DAY_S:
         return "a week passed" if every_days == _WEEK_DAYS else f"{every_days} days passed"
     losses = past.losses
-    if losses is not None and age_s >= DAY_S and losses.worse_days >= WORSE_DAYS:
+    is_news = losses is not None and losses.measured_at > past.trained_at
+    if losses is not None and is_news and losses.worse_days >= WORSE_DAYS:
         days = min(BAND_DAYS, len(losses.day))
         return (
             f"pinball left its band: worse than quantile on {losses.worse_days} of the newest "

@@ -98,6 +98,7 @@ def read_losses(request: LearnRequest) -> DayLosses | None:
         day=np.array(losses["day"], dtype=np.int64),
         champion=np.array(losses["champion"], dtype=np.float64),
         quantile=np.array(losses["quantile"], dtype=np.float64),
+        measured_at=int(losses.get("measured_at", 0)),
     )
 
 
@@ -179,9 +180,11 @@ class _Settling:
             owner=owners,
             champion=losses[CHAMPION],
             quantile=losses[_QUANTILE],
+            measured_at=self.request.now,
         )
         return {
             "champion_model": champion,
+            "measured_at": days.measured_at,
             "day": days.day.tolist(),
             "champion": days.champion.tolist(),
             "quantile": days.quantile.tolist(),

@@ -26,10 +26,16 @@ def look(
     return find_reason(past, forced=forced, every_days=every_days, now=now)
 
 
-def losses(worse: int, days: int = BAND_DAYS) -> DayLosses:
-    """Of `days` days the champion is worse on the last `worse`."""
+def losses(worse: int, days: int = BAND_DAYS, measured_day: int = 2) -> DayLosses:
+    """Of `days` days the champion is worse on the last `worse`; it was measured so many days after
+    the training."""
     champion = np.where(np.arange(days) >= days - worse, 2.0, 0.5)
-    return DayLosses(day=np.arange(days), champion=champion, quantile=np.ones(days))
+    return DayLosses(
+        day=np.arange(days),
+        champion=champion,
+        quantile=np.ones(days),
+        measured_at=MONDAY + measured_day * DAY_S,
+    )
 
 
 def test_nothing_was_trained_yet() -> None:
@@ -64,7 +70,11 @@ def test_forecasts_that_have_become_worse_than_the_rule_are_reason() -> None:
     reason = look(replace(PAST, losses=losses(WORSE_DAYS)), 3)
     assert reason.is_due
     assert reason.text == ("pinball left its band: worse than quantile on 11 of the newest 14 days")
-    assert not look(replace(PAST, losses=losses(14)), 0.5).is_due
+
+
+def test_the_same_bad_forecasts_are_a_reason_once() -> None:
+    """The look that measures them trains at once, and nights later nothing new is known."""
+    assert not look(replace(PAST, losses=losses(14, measured_day=0)), 3).is_due
 
 
 def test_old_days_are_forgotten() -> None:
