@@ -1,11 +1,13 @@
 """Options that many commands share, and the models' folder from the configuration."""
 
 import math
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mirage.config.paths import get_data_dir
 from mirage.errors import InputError
 
 ConfigOption = Annotated[
@@ -51,8 +53,25 @@ def warn_of_local_times(file: Path | str, local_zone: str | None) -> None:
         )
 
 
-def get_models_folder(config: Path | None) -> Path:
-    """Return the folder that holds models/NAME, the same as the service's."""
+def get_models_folder(config: Path | None, *, user: bool = False) -> Path:
+    """Return the folder that holds models/NAME, the same as the service's; `user`: that of the
+    user's own service.
+
+    Says on standard error if the service's own folder is closed to this account, so that other
+    models are taken.
+    """
     from mirage.config import settings as settings_file  # noqa: PLC0415 - a Tab does without it
 
-    return settings_file.load_settings(config).models_dir
+    if user:
+        return settings_file.load_user_settings(config).models_dir
+    settings = settings_file.load_settings(config)
+    state_dir, folder = settings.service.state_dir, settings.models_dir
+    is_elsewhere = settings.provision.models_dir is None and folder == get_data_dir("models")
+    if is_elsewhere and state_dir.is_dir() and not os.access(state_dir, os.X_OK):
+        typer.echo(
+            f"mirage: note: {state_dir} is closed to this account, so these are the models that "
+            "come with Mirage, and not the site's own: use the account of the service (sudo -u "
+            "mirage), or the page Admin",
+            err=True,
+        )
+    return folder

@@ -68,5 +68,13 @@ def prune_expired(store: Store, cluster_id: int, now: int, retention: Retention)
     with store.begin() as tx:
         before = now - max(retention.audit_days, retention.audit_admin_days) * DAY_S
         rows += pruning.prune_audit(tx, cluster_id, before, BATCH)
-    if empty or rows:
-        _log.info("expired rows were deleted", chains_without_links=empty, rows_of_the_audit=rows)
+    with store.begin() as tx:
+        before = now - retention.audit_days * DAY_S
+        runs = pruning.prune_learning_runs(tx, cluster_id, before, BATCH)
+    if empty or rows or runs:
+        _log.info(
+            "expired rows were deleted",
+            chains_without_links=empty,
+            rows_of_the_audit=rows,
+            runs_of_learning=runs,
+        )

@@ -34,6 +34,9 @@ ModelArgument = Annotated[
     ),
 ]
 
+UserOption = Annotated[
+    bool, typer.Option("--user", help="The models of your own service (`mirage serve --user`).")
+]
 
 AnyVersionArgument = Annotated[
     str,
@@ -48,7 +51,9 @@ _OLDER = "* judged by an older release, once an hour and without returns: see `m
 
 
 @models.command("list")
-def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def list_models(
+    *, user: UserOption = False, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """List the models that the service finds, one in a row.
 
     The row is about the version in use, or else about the newest. Of the models of a cluster the
@@ -57,7 +62,7 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
     """
     from mirage.policies import model_catalog
 
-    models_folder = get_models_folder(config)
+    models_folder = get_models_folder(config, user=user)
     lines = model_catalog.list_versions(models_folder)
     if as_json:
         rows = [asdict(line) for line in lines]
@@ -80,7 +85,11 @@ def list_models(*, config: ConfigOption = None, as_json: JsonOption = False) -> 
 
 @models.command("show")
 def show_model(
-    model: AnyVersionArgument, *, config: ConfigOption = None, as_json: JsonOption = False
+    model: AnyVersionArgument,
+    *,
+    user: UserOption = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a model's card: what it was trained on, and its results. Checks the model's files.
 
@@ -89,7 +98,7 @@ def show_model(
     """
     from mirage.policies import model_catalog, registry
 
-    models_folder = get_models_folder(config)
+    models_folder = get_models_folder(config, user=user)
     name = model if registry.is_model(model) else f"{registry.MODELS}/{model}"
     lines: list[ModelVersion] = []
     if not registry.is_version(name):
@@ -131,6 +140,7 @@ def promote_model(
     force: Annotated[
         bool, typer.Option(help="Put the version in use without a comparison.")
     ] = False,
+    user: UserOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -147,7 +157,7 @@ def promote_model(
 
     fill_twin = partial(ask_twin_if_needed, output=TERMINAL)
     review = model_promotion.judge_promotion(
-        model, get_models_folder(config), words or [], force=force, fill_twin=fill_twin
+        model, get_models_folder(config, user=user), words or [], force=force, fill_twin=fill_twin
     )
     evidence = review.build_evidence()
     if review.refusal is None:
@@ -181,6 +191,7 @@ def recalibrate_model(
             help="Write the new version into this folder, which must not exist yet.",
         ),
     ],
+    user: UserOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Write a copy of a model whose forecast of the wait is corrected by the newest weeks.
@@ -191,7 +202,9 @@ def recalibrate_model(
     from mirage.lab.training.recalibration import recalibrate_forecast
 
     with show_activity("adjusting the forecast"):
-        count = recalibrate_forecast(model, partial(get_models_folder, config), words, out)
+        count = recalibrate_forecast(
+            model, partial(get_models_folder, config, user=user), words, out
+        )
     typer.echo(f"{out}: the forecast is adjusted to {count} hand-overs")
 
 

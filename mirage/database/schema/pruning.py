@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 
 from mirage.database.schema.engine import Transaction
+from mirage.database.schema.learning_tables import learning_runs
 from mirage.database.schema.read_model_tables import outcomes, would_free
 from mirage.database.schema.tables import (
     audit,
@@ -20,6 +21,8 @@ from mirage.domain.chain import ChainState
 
 _LINK_TABLES = (links, decisions, forecasts, would_free, outcomes)
 """The tables that refer to a chain's links. A chain with a row in one of them is not empty."""
+_DONE, _RUNNING = "done", "running"
+"""States of a run of learning (`database.learning.learning_runs.RunState`)."""
 _OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
@@ -83,3 +86,26 @@ def prune_empty_chains(tx: Transaction, cluster_id: int, before: int, limit: int
     for table in (recipes, situations, chains):
         tx.execute(delete(table).where(table.c.chain_id.in_(chain_ids)))
     return len(chain_ids)
+
+
+def prune_learning_runs(tx: Transaction, cluster_id: int, before: int, limit: int) -> int:
+    """Delete up to `limit` runs of learning that began before that instant; return how many were
+    deleted.
+
+    The newest run that trained stays: the next training is due by it.
+    """
+    is_of_cluster = learning_runs.c.cluster_id == cluster_id
+    is_done = learning_runs.c.state == _DONE
+    newest_done = select(func.max(learning_runs.c.id)).where(is_of_cluster, is_done)
+    old = (
+        select(learning_runs.c.id)
+        .where(
+            is_of_cluster,
+            learning_runs.c.begun_at < before,
+            learning_runs.c.state != _RUNNING,
+            learning_runs.c.id != func.coalesce(newest_done.scalar_subquery(), 0),
+        )
+        .order_by(learning_runs.c.id)
+        .limit(limit)
+    )
+    return tx.execute(delete(learning_runs).where(learning_runs.c.id.in_(old))).rowcount

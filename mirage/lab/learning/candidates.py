@@ -12,6 +12,7 @@ import numpy as np
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
+from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.evaluation_document import compute_figures
 from mirage.lab.evaluation.policy_evaluation import (
@@ -35,10 +36,11 @@ from mirage.policies import registry
 from mirage.policies.models.artefact import read_card
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.registry import AUTO, MODELS
+from mirage.policies.results.card_results import MODEL, parse_card
+from mirage.policies.results.comparison import Weighing, explain_beaten
 
 JUDGED = ("reactive", "quantile", "twin", AUTO, ORACLE)
 """What candidates are judged beside; `auto` is with the models that are promoted today."""
-RULES = ("quantile", "twin")
 _TREES_NEED = ("sklearn", "xgboost", "skl2onnx", "onnxmltools")
 _AGENTS_NEED = ("torch", "stable_baselines3", "gymnasium")
 _CANDIDATE = "candidate-"
@@ -171,18 +173,19 @@ def count_instants(tables: Iterable[EpisodeTable]) -> int:
 
 
 def explain_dearer(folder: Path) -> str | None:
-    """Explain by which rule a model is beaten on its own card: `auto` would not ask such a model;
-    None if it is beaten by none of RULES."""
-    card = read_card(folder)
-    policies = card["metrics"]["policies"]
-    if card["family"] not in policies:  # it was judged on nothing
-        return None
-    cost_h = {name: policies[name]["all"]["cost_h"] for name in policies}
-    own_h = cost_h[card["family"]]
-    rule = min((name for name in RULES if name in cost_h), key=lambda name: float(cost_h[name]))
-    if cost_h[rule] >= own_h:
-        return None
-    return f"by its own card it costs {own_h:.2f} h a hand-over, and {rule} {cost_h[rule]:.2f} h"
+    """Explain why `auto` would never ask a model: a rule beats it on its own card, for each shape
+    of chain. None: `auto` would ask it, or it was judged on nothing."""
+    reasons = [
+        explain_beaten(
+            MODEL,
+            RULES,
+            shape.get_results_at(OVERLAP_PRICE, MODEL),
+            OVERLAP_PRICE,
+            Weighing().fewest_days,
+        )
+        for shape in parse_card(read_card(folder))
+    ]
+    return reasons[0] if reasons and all(reasons) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

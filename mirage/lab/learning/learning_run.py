@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.history.workloads.replay import Replay
+from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.episodes.generation import parallel
 from mirage.lab.learning import candidates, site_replay, week_tables
@@ -31,9 +33,11 @@ from mirage.lab.learning.run_budget import (
     RunPlan,
     build_plan,
     check_days,
+    is_left_to_next_run,
     plan_run,
 )
 from mirage.lab.learning.run_folder import (
+    PACES,
     keep_stage,
     move_folder,
     read_json,
@@ -65,14 +69,13 @@ class LearningRun:
     def __init__(
         self, request: LearnRequest, output: StudyOutput, scratch: Path | None = None
     ) -> None:
-        """`scratch`: where a plan is made that changes nothing."""
+        """`scratch`: the folder of a dry run, which changes nothing else."""
         self._request = request
         self._folder = request.folder
         self._scratch = scratch
         self._warn = output.warn
         self._output = StudyOutput(self._add_note, output.show_progress)
-        self._paces = Paces.load(request.folder.path / "pace.json")
-        self._deadline = time.monotonic() + request.budget.wall_s
+        self._paces = Paces.load(request.folder.path / PACES)
         self._document: Document = {}
         self._notes: list[str] = []
         self._took: dict[str, float] = {}
@@ -80,7 +83,7 @@ class LearningRun:
     def learn(self) -> Document:
         """Go through all stages, and return the document of the verdict."""
         families = candidates.check_packages(self._request.families)
-        self._check_models_folder()
+        self.check_models_folder()
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
         stage = self._folder.run / _VERDICT
@@ -112,7 +115,9 @@ class LearningRun:
         with self._time_stage("history"):
             history = self._folder.history
             if self._scratch is not None:
-                history = self._scratch / history.name
+                kept, history = self._find_stage(history), self._scratch / history.name
+                if kept != history and kept.exists():
+                    shutil.copyfile(kept, history)
             site_replay.export_history(request, history, self._output)
             facts = HistoryFacts.from_file(history)
             self._document["history"] = facts.build_document()
@@ -126,21 +131,28 @@ class LearningRun:
         with self._time_stage("comparing waits"):
             self._check_waits(history, chosen.shapes, facts)
         units = week_tables.list_units(self._folder.path, request.params, weeks, chosen.shapes)
-        plan = self._keep_plan(units, families)
+        self._plan = plan = self._keep_plan(units, families)
         self._document["plan"] = plan.build_document()
         return plan
+
+    def _find_stage(self, file: Path) -> Path:
+        """Return where a stage is kept. A dry run reads those of the run that is gone on with."""
+        if self._scratch is None or self._folder.find_open_run(self._request.now) is not None:
+            return file
+        return self._scratch / file.name
 
     def _keep_plan(self, units: Sequence[TableUnit], families: Sequence[FamilyName]) -> RunPlan:
         """Return the plan with which the run began: by now more weeks may fit, and candidates that
         are trained already have learned from the weeks of the first plan."""
-        budget, stage = self._request.budget, self._folder.run / "plan.json"
-        kept = None if self._scratch is not None else read_json(stage)
+        budget, stage = self._request.budget, self._find_stage(self._folder.run / "plan.json")
+        spent_s = time.monotonic() - budget.begun
+        kept = read_json(stage)
         if kept is not None:
             taken = [unit for unit in units if unit.week.name in kept["weeks"]]
             return build_plan(
-                taken, [f for f in families if f in kept["families"]], self._paces, budget
+                taken, [f for f in families if f in kept["families"]], self._paces, budget, spent_s
             )
-        plan = plan_run(units, families, self._paces, budget)
+        plan = plan_run(units, families, self._paces, budget, spent_s)
         self._notes += plan.notes
         if self._scratch is None:
             weeks = [week.name for week in plan.weeks]
@@ -149,11 +161,11 @@ class LearningRun:
 
     def build_document(self) -> Document:
         """Return what is known so far."""
-        peaks = (resource.getrusage(of).ru_maxrss for of in _PROCESSES)
+        peak_gib = max(map(_read_peak_gib, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
         return self._document | {
             "notes": list(self._notes),
             "took_s": {stage: round(took, 1) for stage, took in self._took.items()},
-            "peak_gib": round(max(peaks) / 2**20, 2),
+            "peak_gib": round(peak_gib, 2),
         }
 
     def _add_note(self, text: str) -> None:
@@ -168,7 +180,7 @@ class LearningRun:
         finally:
             self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
 
-    def _check_models_folder(self) -> None:
+    def check_models_folder(self) -> None:
         """Raise InputError before the long work if no model could be put into use."""
         models = self._request.models
         above = next(p for p in (models, *models.absolute().parents) if os.path.exists(p))
@@ -210,8 +222,8 @@ class LearningRun:
         def compare() -> Mapping[str, Any]:
             return parallel.run_apart(site_replay.compare_site_waits, history, params, since)
 
-        stage = self._folder.run / "waits.json"
-        kept = compare() if self._scratch is not None else keep_stage(stage, compare)
+        stage = self._find_stage(self._folder.run / "waits.json")
+        kept = (read_json(stage) or compare()) if self._scratch else keep_stage(stage, compare)
         self._document["waits"] = dict(kept)
         for name in since.keys() - kept.keys():
             self._add_note(
@@ -241,7 +253,7 @@ class LearningRun:
         points = sum(len(unit.points) for unit in missing)
         if not points:
             return
-        processes = min(self._request.budget.processes, len(missing))
+        processes = min(self._paces.count_processes(self._request.budget), len(missing))
         begun, done = time.monotonic(), 0
         reserved_s = min(plan.training_s, self._request.budget.wall_s / 2)
         with self._output.show_progress("tables", points) as on_progress:
@@ -250,12 +262,9 @@ class LearningRun:
                 nonlocal done
                 done += count
                 on_progress(count)
-                if done < points and time.monotonic() > self._deadline - reserved_s:
+                if done < points and time.monotonic() > self._request.budget.deadline - reserved_s:
                     self._paces.measure_tables(time.monotonic() - begun, done, processes)
-                    raise BudgetSpent(
-                        f"The budget of {self._request.budget.wall_s / 3600:.1f} h is spent: "
-                        f"{done} of {points} hand-overs are simulated, and the next run goes on."
-                    )
+                    raise self._end_for_now(f"{done} of {points} hand-overs are simulated")
 
             week_tables.make_units(
                 missing,
@@ -265,6 +274,13 @@ class LearningRun:
                 count_points,
             )
         self._paces.measure_tables(time.monotonic() - begun, done, processes)
+        self._paces.measure_process(_read_peak_gib(resource.RUSAGE_CHILDREN))
+
+    def _end_for_now(self, progress: str) -> BudgetSpent:
+        hours = self._request.budget.wall_s / 3600
+        return BudgetSpent(
+            f"The budget of {hours:.1f} h is spent: {progress}, and the next run goes on."
+        )
 
     def _train_and_judge(
         self,
@@ -301,8 +317,9 @@ class LearningRun:
                 wanted,
                 self._output,
                 paces=self._paces,
-                deadline=self._deadline,
+                deadline=self._request.budget.deadline,
             )
+        self._measure_memory(plan)
         names = [training.get_name(family) for family in trained]
         with self._time_stage("judging"):
             begun = time.monotonic()
@@ -321,6 +338,16 @@ class LearningRun:
         }
         return judged
 
+    def _measure_memory(self, plan: RunPlan) -> None:
+        peak_gib = _read_peak_gib(resource.RUSAGE_SELF)
+        self._paces.measure_training(peak_gib, plan.units)
+        most_gib = self._request.budget.memory_gib
+        if peak_gib > most_gib:
+            self._add_note(
+                f"Training took {peak_gib:.1f} GiB, and learn.memory_gib is {most_gib:g}: the next "
+                "run takes fewer weeks."
+            )
+
     def _put_forward(
         self,
         best: str,
@@ -330,7 +357,7 @@ class LearningRun:
     ) -> Document:
         """Let the best candidate decide in shadow from now on, if it is cheaper than what decides
         without it; it then learns from all weeks. Return the verdict."""
-        rivals = [name for name in candidates.RULES if name in judged.figures]
+        rivals = [name for name in RULES if name in judged.figures]
         champion = f"{MODELS}/{self._request.site_name}"
         # A champion that has learned from these weeks looks too good: the days to come will tell.
         if champion in judged.figures and champion not in judged.seen:
@@ -361,8 +388,8 @@ class LearningRun:
         if dearer is not None:
             return {
                 "proposed": None,
-                "sentence": f"Nothing is proposed: {figures}, but trained on all weeks {dearer} on "
-                "the weeks of the card, and `auto` would not ask it.",
+                "sentence": f"Nothing is proposed: {figures}. By the card of its training on all "
+                f"weeks {dearer}, so `auto` would not ask it.",
             }
         if not target.exists():
             move_folder(made, target)
@@ -408,10 +435,11 @@ class LearningRun:
         target = request.models / request.site_name / str(kept["version"])
         made = run / "final" / MODELS / request.site_name / target.name
         if not target.exists() and not made.exists():
+            family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
+            self._check_time_left(family)
             whole = {run / "whole" / f"{s.folder}.npz": table for s, table in tables.items()}
             for path, table in whole.items():
                 week_tables.save_with_twin(table, path)
-            family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
             note = f"learned from the history of {request.cluster}"
             candidates.train_model(
                 family,
@@ -422,6 +450,14 @@ class LearningRun:
                 note=note,
             )
         return made, target
+
+    def _check_time_left(self, family: FamilyName) -> None:
+        """Raises BudgetSpent if the last training is better left to the next run."""
+        left_s = self._request.budget.deadline - time.monotonic()
+        needed_s = self._paces.estimate_final_s(family, self._plan.units)
+        made_s = self._took.get("tables", 0.0) + self._took.get("training", 0.0)
+        if is_left_to_next_run(needed_s, left_s=left_s, made_s=made_s):
+            raise self._end_for_now(f"{family} is to be trained on all weeks")
 
     def _clean_up(self, plan: RunPlan) -> None:
         """Keep the candidates, and delete what no later run reads."""
@@ -442,7 +478,9 @@ class LearningRun:
         return week_tables.list_units(self._folder.path, self._request.params, weeks, shapes)
 
 
-_PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+def _read_peak_gib(of: int) -> float:
+    """Read the most memory that one process has used so far: this one, or any that it ended."""
+    return resource.getrusage(of).ru_maxrss / 2**20
 
 
 def _find_free(request: LearnRequest, version: str) -> str:

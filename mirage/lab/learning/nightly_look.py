@@ -113,15 +113,20 @@ def plan_learning(request: LearnRequest, scratch: Path, output: StudyOutput) -> 
     """
     reason = read_reason(request)
     learning = LearningRun(request, output, scratch)
+    learning.check_models_folder()
     try:
         plan = learning.plan()
     except NothingToLearn as error:
         sentence = str(error)
     else:
-        wall_s = plan.tables_s + plan.training_s
-        span = f"{wall_s / 60:.0f} min" if wall_s < HOUR_S else f"{wall_s / HOUR_S:.1f} h"
+        span = (
+            f"{plan.wall_s / 60:.0f} min"
+            if plan.wall_s < HOUR_S
+            else f"{plan.wall_s / HOUR_S:.1f} h"
+        )
+        run = "A run" if reason.is_due else "There is nothing to learn today. A run with --now"
         sentence = (
-            f"A run would make {len(plan.missing)} tables, train {', '.join(plan.families)}, and "
+            f"{run} would make {len(plan.missing)} tables, train {', '.join(plan.families)}, and "
             f"take about {span}."
         )
     return learning.build_document() | {

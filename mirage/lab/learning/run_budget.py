@@ -2,6 +2,7 @@
 runs."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ CANDIDATE_CARD_DAYS, FINAL_CARD_DAYS = 14, 42
 than a fit: 22 plays of each table, of all prices and rules."""
 MOST_JUDGED_DAYS = 28
 """The newest days on which candidates are judged beside what decides today, at most."""
-_TABLES, _JUDGE, _CARD = "tables", "judged instant", "card's instant"
+_TABLES, _JUDGE, _CARD, _MEMORY = "tables", "judged instant", "card's instant", "GiB"
 _FIRST_PACES: Mapping[str, float] = {
     _TABLES: 2.0,
     _JUDGE: 0.0045,
@@ -43,6 +44,10 @@ _FIRST_PACES: Mapping[str, float] = {
 """Seconds of one core for each hand-over, until a run has measured its own: Lonestar6, pairs of 48
 h, `mirage report shadow` and `mirage train` (docs/admin/report.md, docs/research/train.md). Of the
 two judgements: for each judged instant, ten and 22 plays of 0.45 ms."""
+_PROCESS, _TRAINING = "process", "training"
+_FIRST_MEMORY: Mapping[str, float] = {_PROCESS: 0.5, _TRAINING: 1.0}
+"""GiB of a process that makes tables, and of the one that trains, without its tables, until a run
+has measured its own."""
 _MARGIN = 0.9
 """The share of the budget that a plan fills."""
 _COPIES = 4
@@ -51,10 +56,13 @@ _COPIES = 4
 
 @dataclass(slots=True)
 class Paces:
-    """Seconds of one core for each hand-over of a stage, or for each instant that it judges."""
+    """What earlier runs took, by which this one is planned."""
 
     file: Path
     seconds: dict[str, float] = field(default_factory=lambda: dict(_FIRST_PACES))
+    """Of one core, for each hand-over of a stage, or for each instant that it judges."""
+    gib: dict[str, float] = field(default_factory=lambda: dict(_FIRST_MEMORY))
+    """As _FIRST_MEMORY."""
 
     @classmethod
     def load(cls, file: Path) -> "Paces":
@@ -63,6 +71,8 @@ class Paces:
         try:
             measured = json.loads(file.read_text("utf-8"))
             paces.seconds |= {k: float(v) for k, v in measured.items() if k in _FIRST_PACES}
+            gib = measured.get(_MEMORY, {})
+            paces.gib |= {k: float(v) for k, v in gib.items() if k in _FIRST_MEMORY}
         except (OSError, ValueError, AttributeError, TypeError):
             pass
         return paces
@@ -72,7 +82,25 @@ class Paces:
         next run."""
         if count > 0:
             self.seconds[stage] = max(1e-5, wall_s * processes / count)
-            write_whole(self.file, json.dumps(self.seconds, indent=1))
+            self._save()
+
+    def _save(self) -> None:
+        write_whole(self.file, json.dumps({**self.seconds, _MEMORY: self.gib}, indent=1))
+
+    def measure_process(self, peak_gib: float) -> None:
+        """Take in the most memory of a process that made tables."""
+        self.gib[_PROCESS] = max(0.1, peak_gib)
+        self._save()
+
+    def measure_training(self, peak_gib: float, units: Sequence[TableUnit]) -> None:
+        """Take in the most memory of the process that trained on these tables."""
+        self.gib[_TRAINING] = max(0.1, peak_gib - _estimate_gib(units))
+        self._save()
+
+    def count_processes(self, budget: "Budget") -> int:
+        """Count the processes that make tables: as many as there is memory for beside this one."""
+        beside = budget.memory_gib / self.gib[_PROCESS] - 1
+        return max(1, min(budget.processes, int(beside)))
 
     def estimate_tables_s(self, points: int, processes: int) -> float:
         return self.seconds[_TABLES] * points / max(1, processes)
@@ -80,14 +108,20 @@ class Paces:
     def estimate_training_s(
         self, families: Sequence[FamilyName], units: Sequence[TableUnit]
     ) -> float:
-        """Estimate the fits of all families, that of the best one on all weeks, the judgements of
-        their cards, and the one beside what decides today."""
+        """Estimate the fits of all families, that of the dearest one on all weeks, the judgements
+        of their cards, and the one beside what decides today."""
         handovers = sum(len(unit.points) for unit in units)
-        fits = [self.seconds[family] * handovers for family in families]
-        on_cards = len(families) * _count_instants(units, CANDIDATE_CARD_DAYS)
-        on_cards += _count_instants(units, FINAL_CARD_DAYS)
+        fits_s = sum(self.seconds[family] * handovers for family in families)
+        cards_s = len(families) * self.seconds[_CARD] * _count_instants(units, CANDIDATE_CARD_DAYS)
         judged_s = self.seconds[_JUDGE] * _count_instants(units, MOST_JUDGED_DAYS)
-        return sum(fits) + FINAL_TIMES * max(fits) + self.seconds[_CARD] * on_cards + judged_s
+        final_s = max(self.estimate_final_s(family, units) for family in families)
+        return fits_s + cards_s + judged_s + final_s
+
+    def estimate_final_s(self, family: FamilyName, units: Sequence[TableUnit]) -> float:
+        """Estimate the fit of a family on all weeks, and the judgement of its card."""
+        handovers = sum(len(unit.points) for unit in units)
+        card_s = self.seconds[_CARD] * _count_instants(units, FINAL_CARD_DAYS)
+        return FINAL_TIMES * self.seconds[family] * handovers + card_s
 
     def measure_tables(self, wall_s: float, points: int, processes: int) -> None:
         self.measure(_TABLES, wall_s, points, processes)
@@ -106,6 +140,13 @@ class Budget:
     wall_s: float
     memory_gib: float
     processes: int
+    begun: float = field(default_factory=time.monotonic)
+    """Since when time is spent, on the clock of `time.monotonic`: models are judged, kernels are
+    compiled and the history is read before there is a plan."""
+
+    @property
+    def deadline(self) -> float:
+        return self.begun + self.wall_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +157,13 @@ class RunPlan:
     families: tuple[FamilyName, ...]
     tables_s: float
     training_s: float
+    spent_s: float = 0.0
+    """What the run had taken before there was a plan."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def wall_s(self) -> float:
+        return self.spent_s + self.tables_s + self.training_s
 
     @property
     def missing(self) -> list[TableUnit]:
@@ -132,6 +179,7 @@ class RunPlan:
             "handovers": sum(len(unit.points) for unit in self.units),
             "tables_to_make": len(self.missing),
             "families": list(self.families),
+            "spent_s": round(self.spent_s),
             "tables_s": round(self.tables_s),
             "training_s": round(self.training_s),
             "notes": list(self.notes),
@@ -139,25 +187,29 @@ class RunPlan:
 
 
 def plan_run(
-    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+    units: Sequence[TableUnit],
+    families: Sequence[FamilyName],
+    paces: Paces,
+    budget: Budget,
+    spent_s: float = 0.0,
 ) -> RunPlan:
-    """Choose the newest weeks and the families that fit the budget.
+    """Choose the newest weeks and the families that fit what is left of the budget.
 
     `units` are in the order of weeks, newest first; `families` in the order in which they are
     wanted. Raises InputError if too few days fit, which says how much would do.
     """
     weeks = list(dict.fromkeys(unit.week for unit in units))
-    by_memory = _count_fitting_weeks(weeks, units, budget)
+    by_memory = _count_fitting_weeks(weeks, units, budget.memory_gib - paces.gib[_TRAINING])
     plan = None
     for count in range(len(families), 0, -1):
-        taken = _fill_budget(units, weeks[:by_memory], families[:count], paces, budget)
+        taken = _fill_budget(units, weeks[:by_memory], families[:count], paces, budget, spent_s)
         if taken is not None and (plan is None or len(taken.weeks) > len(plan.weeks)):
             plan = taken
         if plan is not None and len(plan.weeks) >= min(by_memory, ENOUGH_WEEKS):
             break
     if plan is None:
         least = _list_least(units, weeks)
-        needed_s = _estimate(least, families[:1], paces, budget)
+        needed_s = build_plan(least, families[:1], paces, budget, spent_s).wall_s
         raise InputError(
             f"{budget.wall_s / 3600:.1f} h are too short to learn from {FEWEST_DAYS} days: about "
             f"{needed_s / 3600 / _MARGIN:.1f} h are needed (learn.budget_h, --budget)"
@@ -171,36 +223,42 @@ def _fill_budget(
     families: Sequence[FamilyName],
     paces: Paces,
     budget: Budget,
+    spent_s: float,
 ) -> RunPlan | None:
     """Take the newest weeks that fit; None if fewer than FEWEST_DAYS fit."""
     for count in range(len(weeks), 0, -1):
         if count_days(weeks[:count]) < FEWEST_DAYS:
             return None
         taken = [unit for unit in units if unit.week in weeks[:count]]
-        if _estimate(taken, families, paces, budget) <= _MARGIN * budget.wall_s:
-            plan = build_plan(taken, families, paces, budget)
+        plan = build_plan(taken, families, paces, budget, spent_s)
+        if plan.wall_s <= _MARGIN * budget.wall_s:
             return replace(plan, notes=tuple(_explain_left_out(units, taken, families)))
     return None
 
 
 def build_plan(
-    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
+    units: Sequence[TableUnit],
+    families: Sequence[FamilyName],
+    paces: Paces,
+    budget: Budget,
+    spent_s: float,
 ) -> RunPlan:
     """Build the plan that takes all these tables and families."""
     missing = sum(len(unit.points) for unit in units if not unit.is_made)
     return RunPlan(
         units=tuple(units),
         families=tuple(families),
-        tables_s=paces.estimate_tables_s(missing, budget.processes),
+        tables_s=paces.estimate_tables_s(missing, paces.count_processes(budget)),
         training_s=paces.estimate_training_s(families, units),
+        spent_s=spent_s,
     )
 
 
-def _estimate(
-    units: Sequence[TableUnit], families: Sequence[FamilyName], paces: Paces, budget: Budget
-) -> float:
-    plan = build_plan(units, families, paces, budget)
-    return plan.tables_s + plan.training_s
+def is_left_to_next_run(needed_s: float, *, left_s: float, made_s: float) -> bool:
+    """Return whether a stage finds no time in this run but would in the next one, which need not
+    repeat what took this one `made_s`. A run that can save nothing goes on: it would end nowhere.
+    """
+    return 0.0 < needed_s - left_s < made_s
 
 
 def _count_instants(units: Sequence[TableUnit], days: int) -> float:
@@ -228,21 +286,21 @@ def _explain_left_out(
 
 
 def _count_fitting_weeks(
-    weeks: Sequence[ReplayedWeek], units: Sequence[TableUnit], budget: Budget
+    weeks: Sequence[ReplayedWeek], units: Sequence[TableUnit], most_gib: float
 ) -> int:
     """Count the newest weeks whose tables fit into memory while a model is fitted."""
-    most = budget.memory_gib * 2**30
-    used = 0
+    used_gib = 0.0
     for count, week in enumerate(weeks):
-        used += sum(_estimate_bytes(unit) for unit in units if unit.week == week)
-        if used > most and count_days(weeks[:count]) >= FEWEST_DAYS:
+        used_gib += _estimate_gib([unit for unit in units if unit.week == week])
+        if used_gib > most_gib and count_days(weeks[:count]) >= FEWEST_DAYS:
             return count
     return len(weeks)
 
 
-def _estimate_bytes(unit: TableUnit) -> int:
-    instants = len(unit.settings.instant_s)
-    return len(unit.points) * instants * len(spec.FEATURE_NAMES) * 4 * _COPIES
+def _estimate_gib(units: Sequence[TableUnit]) -> float:
+    """Estimate the memory of tables while a model is fitted."""
+    instants = sum(len(unit.points) * len(unit.settings.instant_s) for unit in units)
+    return instants * len(spec.FEATURE_NAMES) * 4 * _COPIES / 2**30
 
 
 def _list_least(units: Sequence[TableUnit], weeks: Sequence[ReplayedWeek]) -> list[TableUnit]:

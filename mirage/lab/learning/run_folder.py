@@ -23,6 +23,7 @@ from mirage.lab.learning.week_tables import write_whole
 
 OLDEST_RUN_S = 36 * 3600
 """A run that began longer ago is not gone on with: its history is no longer the newest."""
+PACES = "pace.json"
 _BEGUN = "begun.json"
 
 

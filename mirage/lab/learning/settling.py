@@ -23,7 +23,6 @@ from mirage.judging.challenge import (
     judge_challenge,
     judge_champion,
 )
-from mirage.judging.learning_reason import DayLosses
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.lab.learning import site_replay, week_tables
@@ -31,7 +30,9 @@ from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
 from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
-from mirage.lab.learning.run_folder import read_json, write_json
+from mirage.lab.learning.reasons import DayLosses
+from mirage.lab.learning.run_budget import Paces
+from mirage.lab.learning.run_folder import PACES, read_json, write_json
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
@@ -97,6 +98,7 @@ def read_losses(request: LearnRequest) -> DayLosses | None:
         day=np.array(losses["day"], dtype=np.int64),
         champion=np.array(losses["champion"], dtype=np.float64),
         quantile=np.array(losses["quantile"], dtype=np.float64),
+        measured_at=int(losses.get("measured_at", 0)),
     )
 
 
@@ -178,9 +180,11 @@ class _Settling:
             owner=owners,
             champion=losses[CHAMPION],
             quantile=losses[_QUANTILE],
+            measured_at=self.request.now,
         )
         return {
             "champion_model": champion,
+            "measured_at": days.measured_at,
             "day": days.day.tolist(),
             "champion": days.champion.tolist(),
             "quantile": days.quantile.tolist(),
@@ -234,7 +238,7 @@ class _Settling:
                 missing,
                 request.params,
                 taken.workload.jobs,
-                request.budget.processes,
+                Paces.load(folder / PACES).count_processes(request.budget),
                 on_progress,
             )
         tables, owners = {}, []

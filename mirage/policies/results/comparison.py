@@ -144,15 +144,22 @@ class Weighing:
 def find_beaten(
     models: Sequence[str], rivals: Sequence[str], results: Results, price: float, fewest_days: float
 ) -> frozenset[str]:
-    """Return the models that have cost more than one of the rivals, in the mean over the hand-overs
-    of both. Hand-overs of fewer than `fewest_days` days show nothing."""
-    beaten = set()
-    for model in models:
-        for rival in rivals:
-            costs = _compute_mean_costs((model, rival), results, price, fewest_days)
-            if costs is not None and costs[0] > costs[1]:
-                beaten.add(model)
-    return frozenset(beaten)
+    """Return the models that have cost more than one of the rivals (`explain_beaten`)."""
+    reasons = {m: explain_beaten(m, rivals, results, price, fewest_days) for m in models}
+    return frozenset(model for model, reason in reasons.items() if reason is not None)
+
+
+def explain_beaten(
+    model: str, rivals: Sequence[str], results: Results, price: float, fewest_days: float
+) -> str | None:
+    """Explain by which rival a model is beaten: the first one that has cost less, in the mean over
+    the hand-overs of both. None: by none. Hand-overs of fewer than `fewest_days` days show nothing.
+    """
+    for rival in rivals:
+        costs = _compute_mean_costs((model, rival), results, price, fewest_days)
+        if costs is not None and costs[0] > costs[1]:
+            return f"it costs {costs[0]:.2f} h a hand-over, and {rival} {costs[1]:.2f} h"
+    return None
 
 
 def order_by_cost(

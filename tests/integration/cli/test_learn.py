@@ -187,12 +187,17 @@ def test_the_table_for_people_has_every_policy(learned: tuple[Path, dict[str, An
     assert all(name in text for name in document["figures"])
 
 
-def test_a_dry_run_says_what_it_would_do_and_changes_nothing(tmp_path: Path, log: str) -> None:
+def test_a_dry_run_says_what_a_run_does_and_changes_nothing(
+    learned: tuple[Path, dict[str, Any]], tmp_path: Path, log: str
+) -> None:
     folder = make_site(tmp_path / "site", log)
-    document = told(mirage(folder, "learn", "--dry-run", "--json"))
+    document = told(mirage(folder, *LEARN, "--dry-run"))
     assert (document["state"], document["is_due"]) == ("dry-run", True)
-    assert document["plan"]["tables_to_make"] == 2 * document["plan"]["weeks"]
-    assert document["plan"]["tables_s"] > 0
+    plan, done = document["plan"], learned[1]["plan"]
+    assert plan["tables_to_make"] == 2 * plan["weeks"]
+    of_both = ("weeks", "handovers", "tables_to_make", "families", "tables_s", "training_s")
+    assert {name: plan[name] for name in of_both} == {name: done[name] for name in of_both}
+    assert plan["spent_s"] > 0, "the history was read"
     assert not (folder / "state" / "learn").exists()
     assert list_runs(folder) == []
 
@@ -353,8 +358,12 @@ def test_sigterm_ends_it_cleanly_and_the_next_run_goes_on(tmp_path: Path, log: s
     assert process.returncode == 143, err
     assert "Traceback" not in err
     assert [run.state for run in list_runs(folder)] == [RunState.INTERRUPTED]
-    plan = told(mirage(folder, "learn", "--dry-run", "--json"))
-    assert "was interrupted" in plan["reason"]
+    kept = json.loads((folder / "state/learn/run/plan.json").read_text())
+    longer = write_sacct(tmp_path / "log.txt", build_site_jobs(DAYS + 7)).read_text()
+    ingest(folder, longer)
+    document = told(mirage(folder, *LEARN, "--dry-run"))
+    assert "was interrupted" in document["reason"]
+    assert document["plan"]["weeks"] == len(kept["weeks"]), "the run goes on with its weeks"
 
 
 def test_a_disk_that_is_full_is_a_sentence_and_renames_no_stage(tmp_path: Path, log: str) -> None:

@@ -57,6 +57,40 @@ def test_they_are_listed_shown_and_adjusted_where_the_settings_say(away: ModelsE
     assert len(json.loads(away.run("models", "list", "--json").out)["models"]) == 2
 
 
+def test_those_of_ones_own_service_are_listed_shown_and_promoted(tmp_path: Path) -> None:
+    state = tmp_path / ".local/state/mirage/service"
+    save(state / "models/site-lab/1")
+    (tmp_path / "work").mkdir()
+    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": ""}
+
+    def of_user(*words: str) -> Any:
+        answer = run("models", *words, "--user", "--json", cwd=tmp_path / "work", environ=home)
+        assert answer.code == 0, answer.err
+        return json.loads(answer.out)
+
+    listed = of_user("list")
+    assert listed["models_dir"] == str(state / "models")
+    assert [line["model"] for line in listed["models"]] == ["models/site-lab/1"]
+    of_user("promote", "models/site-lab/1", "--force")
+    assert of_user("show", "site-lab")["model"] == "models/site-lab/1"
+
+
+def test_a_closed_folder_of_the_service_is_no_list_of_other_models_without_a_word(
+    tmp_path: Path,
+) -> None:
+    config, state = configured(tmp_path), tmp_path / "state"
+    save(state / "models/site-lab/1")
+    (tmp_path / "work").mkdir()
+    words = ("models", "list", "--config", str(config))
+    listed = run(*words, cwd=tmp_path / "work", by_modes=True)
+    assert ("site-lab" in listed.out, listed.err) == (True, "")
+    state.chmod(0)
+    closed = run(*words, cwd=tmp_path / "work", by_modes=True)
+    state.chmod(0o755)
+    assert "site-lab" not in closed.out
+    assert f"{state} is closed to this account" in closed.err
+
+
 def test_they_are_judged_without_a_word_where_the_configuration_is_implied(
     away: ModelsElsewhere,
 ) -> None:

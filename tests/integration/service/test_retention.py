@@ -14,6 +14,8 @@ from mirage.database.access import idempotency
 from mirage.database.chains import chains
 from mirage.database.events import audit
 from mirage.database.events.audit import AuditEntry
+from mirage.database.learning import learning_runs
+from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainId, ChainState
@@ -125,6 +127,33 @@ def test_a_chain_that_waits_for_its_first_look_is_not_taken_away(store: Store) -
     retention.prune_expired(store, 1, NOW + 1000 * DAY, Retention())
     with store.read() as tx:
         assert chains.get_chain(tx, 1, CHAIN).state is ChainState.ACTIVE
+
+
+def test_old_runs_of_learning_go_and_the_newest_training_stays(store: Store) -> None:
+    """By it the next training is due."""
+    with store.begin() as tx:
+        clusters.ensure_cluster(tx, "lab")
+        trained = learning_runs.begin_run(tx, 1, at=NOW, reason="no model")
+        learning_runs.finish_run(tx, trained, at=NOW, state=RunState.DONE, document={})
+        for night in range(1, 5):
+            run = learning_runs.begin_run(tx, 1, at=NOW + night * DAY, reason="")
+            state = RunState.NOTHING_TO_DO
+            learning_runs.finish_run(tx, run, at=NOW + night * DAY, state=state, document={})
+        begun = learning_runs.begin_run(tx, 1, at=NOW + 5 * DAY, reason="no model")
+    times = Retention(audit_days=10, audit_admin_days=100)
+
+    def list_nights(day: float) -> list[int]:
+        retention.prune_expired(store, 1, NOW + round(day * DAY), times)
+        with store.read() as tx:
+            runs = learning_runs.read_runs(tx, 1, most=9)
+        return [(run.begun_at - NOW) // DAY for run in runs]
+
+    assert list_nights(10.5) == [5, 4, 3, 2, 1, 0]
+    assert list_nights(12.5) == [5, 4, 3, 0]
+    assert list_nights(30) == [5, 0], "a run that goes on stays, too"
+    with store.begin() as tx:
+        learning_runs.finish_run(tx, begun, at=NOW + 5 * DAY, state=RunState.DONE, document={})
+    assert list_nights(30) == [5]
 
 
 def test_the_defaults_are_those_of_the_configuration() -> None:

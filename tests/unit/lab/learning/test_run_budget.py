@@ -1,5 +1,6 @@
 """What a run takes so that it keeps its budget."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,15 @@ from mirage.errors import InputError
 from mirage.lab.learning import run_budget, week_tables
 from mirage.lab.learning.chain_shapes import ChainShape
 from mirage.lab.learning.history_facts import ReplayedWeek
-from mirage.lab.learning.run_budget import TREES, Budget, Paces, RunPlan, check_days, plan_run
+from mirage.lab.learning.run_budget import (
+    TREES,
+    Budget,
+    Paces,
+    RunPlan,
+    check_days,
+    is_left_to_next_run,
+    plan_run,
+)
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.simulator.types import Params
 from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY
@@ -26,7 +35,12 @@ def list_units(folder: Path, weeks: int) -> list[TableUnit]:
 
 
 def planned(
-    folder: Path, hours: float, weeks: int = 20, memory_gib: float = 4.0, card: float = 0.0
+    folder: Path,
+    hours: float,
+    weeks: int = 20,
+    memory_gib: float = 4.0,
+    card: float = 0.0,
+    spent_s: float = 0.0,
 ) -> RunPlan:
     paces = Paces(folder / "pace.json")
     paces.seconds |= dict.fromkeys(TREES, 1.0) | {
@@ -35,7 +49,7 @@ def planned(
         "card's instant": card,
     }
     budget = Budget(wall_s=hours * 3600, memory_gib=memory_gib, processes=1)
-    return plan_run(list_units(folder, weeks), TREES, paces, budget)
+    return plan_run(list_units(folder, weeks), TREES, paces, budget, spent_s)
 
 
 def test_with_time_enough_all_weeks_and_families_are_taken(tmp_path: Path) -> None:
@@ -87,8 +101,47 @@ def test_a_budget_that_is_too_short_says_how_much_would_do(tmp_path: Path) -> No
 
 def test_memory_leaves_out_the_oldest_weeks(tmp_path: Path) -> None:
     unit = list_units(tmp_path, 1)[0]
-    a_week_gib = run_budget._estimate_bytes(unit) / 2**30
-    assert len(planned(tmp_path, 24, memory_gib=5.5 * a_week_gib).weeks) == 5
+    a_week_gib = run_budget._estimate_gib([unit])
+    assert len(planned(tmp_path, 24, memory_gib=1.0 + 5.5 * a_week_gib).weeks) == 5
+
+
+def test_what_was_spent_before_the_plan_is_no_longer_there(tmp_path: Path) -> None:
+    hours = 14 * POINTS * 15 / 3600 / 0.9 + 0.001
+    plan = planned(tmp_path, hours + 0.2, spent_s=0.2 * 3600 * 0.9)
+    assert (len(plan.weeks), plan.families) == (14, TREES)
+    assert plan.wall_s == pytest.approx(plan.spent_s + plan.tables_s + plan.training_s)
+    assert len(planned(tmp_path, hours, spent_s=0.5 * 3600).weeks) < 14
+    with pytest.raises(InputError, match=r"too short to learn from 14 days: about 1\.3 h"):
+        planned(tmp_path, 0.25, spent_s=3600)
+
+
+def test_there_are_as_many_processes_as_memory_has_room_for(tmp_path: Path) -> None:
+    paces = Paces(tmp_path / "pace.json")
+    budget = Budget(wall_s=1, memory_gib=4, processes=16)
+    assert paces.count_processes(budget) == 7
+    assert paces.count_processes(replace(budget, processes=2)) == 2
+    paces.measure_process(1.5)
+    assert Paces.load(paces.file).count_processes(budget) == 1
+    paces.measure_process(8.0)
+    assert paces.count_processes(budget) == 1
+
+
+def test_a_training_that_took_more_memory_leaves_fewer_weeks_to_the_next_run(
+    tmp_path: Path,
+) -> None:
+    units = list_units(tmp_path, 20)
+    a_week_gib = run_budget._estimate_gib(units[:1])
+    paces = Paces(tmp_path / "pace.json")
+    budget = Budget(wall_s=1e6, memory_gib=2.0 + 7.5 * a_week_gib, processes=1)
+    assert len(plan_run(units, TREES, paces, budget).weeks) == 20
+    paces.measure_training(2.0 + 20 * a_week_gib, units)
+    assert len(plan_run(units, TREES, Paces.load(paces.file), budget).weeks) == 7
+
+
+def test_a_stage_without_time_is_left_to_a_run_that_has_it_and_to_no_other() -> None:
+    assert not is_left_to_next_run(10, left_s=10, made_s=99)
+    assert is_left_to_next_run(10, left_s=-5, made_s=16)
+    assert not is_left_to_next_run(10, left_s=-5, made_s=14), "the next run would end here too"
 
 
 def test_measured_paces_are_those_of_the_next_run(tmp_path: Path) -> None:
