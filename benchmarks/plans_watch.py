@@ -59,6 +59,17 @@ class ChainSpec:
         return read_chain_id(scene, job)
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedLink:
+    """A link in squeue's answer."""
+
+    chain: str
+    link: int
+    job: str
+    state: str
+    reason: str
+
+
 @dataclass
 class Watch:
     """Looks at alice's queue again and again, and records what is wrong in it."""
@@ -72,8 +83,8 @@ class Watch:
     """The chains with a link in the queue, or running, at the last look."""
     killed: set[int] = field(default_factory=set)
     """The jobs that a benchmark has killed: they can submit nothing any more."""
-    held: dict[str, str] = field(default_factory=dict)
-    """The chains of which a link was held at the last look, and why."""
+    held: dict[str, QueuedLink] = field(default_factory=dict)
+    """By chain: the link that was held at the last look."""
     _looked_at: float = 0.0
     _resumed_at: dict[str, float] = field(default_factory=dict)
     """Until when a chain is left alone: its new job may not have been seen yet."""
@@ -90,11 +101,7 @@ class Watch:
         self.looks += 1
         links = _parse_queue(process.stdout)
         self.live = {link.chain for link in links if link.state in _LIVE}
-        self.held = {
-            link.chain: f"link {link.link}, job {link.job}: {link.reason}"
-            for link in links
-            if "held" in link.reason.lower()
-        }
+        self.held = {link.chain: link for link in links if "held" in link.reason.lower()}
         waiting = [(link.chain, link.link, link.job) for link in links if link.state == "PENDING"]
         for offence in find_double_standbys(waiting, self.chains):
             self.doubles.setdefault(offence, []).append(self.scene.testbed.now())
@@ -108,6 +115,7 @@ class Watch:
         self._look_now()
         self._resumed_at.clear()
         self.resume_dead()
+        self.release_held()
         self._look_now()
         runs = {chain: self.scene.list_runs(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
@@ -120,7 +128,8 @@ class Watch:
             for offence, instants in self.doubles.items()
         ]
         offences += [
-            f"held: {self.chains[chain].name}, {offence}" for chain, offence in self.held.items()
+            f"held: {self.chains[chain].name}, link {link.link}, job {link.job}: {link.reason}"
+            for chain, link in self.held.items()
         ]
         for chain, spec in self.chains.items():
             chain_records = [record for record in records if record.chain == chain]
@@ -141,9 +150,26 @@ class Watch:
                 continue
             is_ended = has_ended(self.scene.list_runs(spec.name), spec)
             if not is_ended and self._has_no_successor(chain):
+                answer = self._run_link("resume", chain)
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
-                      f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
+                      f"mirage-link resume: {answer}", flush=True)  # fmt: skip
                 self._resumed_at[chain] = now + RESUME_S
+
+    def release_held(self) -> None:
+        """Release the links that Slurm could not launch, and so holds.
+
+        Their owner would do it, as `mirage-link status` says. Where it does not say so the link
+        stays held: that is an offence.
+        """
+        for chain, link in self.held.items():
+            command = ["scontrol", "release", link.job]
+            if not is_held_by_slurm(link.reason):
+                continue
+            if " ".join(command) in self._run_link("status", chain):
+                process = self.scene.testbed.run(command, user="alice", check=False)
+                print(f"{self.chains[chain].name}: Slurm holds link {link.link}, {link.reason}; "
+                      f"{' '.join(command)}: exit {process.returncode} {process.stderr.strip()}",
+                      flush=True)  # fmt: skip
 
     def _look_now(self) -> None:
         self._looked_at = 0.0
@@ -157,8 +183,8 @@ class Watch:
         has_begun = any((folder / kind / str(newest)).exists() for kind in ("started", "waits"))
         return has_begun or int((folder / "jobs" / str(newest)).read_text()) in self.killed
 
-    def _resume(self, chain: str) -> str:
-        words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]
+    def _run_link(self, verb: str, chain: str) -> str:
+        words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), verb, chain]
         env = {"MIRAGE_STATE_DIR": str(self._find_folder(chain).parent)}
         process = self.scene.testbed.run(words, user="alice", env=env, check=False)
         return " ".join(f"{process.stdout} {process.stderr}".split())
@@ -185,24 +211,24 @@ def let_pass(scene: Scene, watch: Watch, seconds: float) -> None:
     scene.testbed.wait_until(is_over, 2 * seconds, f"{seconds:.0f} s")
 
 
-@dataclass(frozen=True, slots=True)
-class _QueuedLink:
-    chain: str
-    link: int
-    job: str
-    state: str
-    reason: str
-
-
-def _parse_queue(text: str) -> list[_QueuedLink]:
+def _parse_queue(text: str) -> list[QueuedLink]:
     """Return the links among squeue's lines: job|state|reason|comment."""
     links = []
     for line in text.splitlines():
         job, state, reason, comment = line.split("|", 3)
         mark = MARK.search(comment)
         if mark is not None:
-            links.append(_QueuedLink(mark[1], int(mark[2]), job, state, reason))
+            links.append(QueuedLink(mark[1], int(mark[2]), job, state, reason))
     return links
+
+
+def is_held_by_slurm(reason: str) -> bool:
+    """Return whether Slurm holds a job since its launch failed.
+
+    A slurmctld that is killed before it has saved a job's start launches the job again, and the
+    node refuses.
+    """
+    return "launch failed" in reason.replace("_", " ")
 
 
 def find_double_standbys(

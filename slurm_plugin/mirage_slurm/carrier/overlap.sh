@@ -259,16 +259,27 @@ mirage_resubmit_with_plan() {
     fi
     mirage_query_job "$mirage_behind"
     if mirage_is_return_overtaken; then
-        # If scancel fails, the new job leaves by itself: it sees this job wait, or the chain's end.
-        mirage_k="its new job $mirage_new stands"
-        ! mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1 ||
-            mirage_k="cancelled its new job $mirage_new"
-        mirage_say "link $mirage_index does not give its nodes back: $mirage_cause; $mirage_k"
-        return 1
+        mirage_take_return_back || return 1
+    else
+        mirage_why="$mirage_verdict, as job $mirage_new"
     fi
     mirage_put "jobs/$mirage_index" "$mirage_new"
     mirage_move_later_links
-    mirage_why="$mirage_verdict, as job $mirage_new"
+}
+
+# Cancel this link's new job, and fail: this job waits. If the new job runs already (the predecessor's
+# end has released it), this job leaves instead: if both waited, each would queue the next link.
+mirage_take_return_back() {
+    # If scancel fails, the new job leaves by itself: it sees this job wait, or the chain's end.
+    mirage_k="its new job $mirage_new stands"
+    ! mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1 ||
+        mirage_k="cancelled its new job $mirage_new"
+    if [ -z "$mirage_reason" ] && [ "$(mirage_ask_job "$mirage_new" %T)" = RUNNING ]; then
+        mirage_why="link $mirage_index gives its nodes back: $mirage_cause, and its new job $mirage_new has started"
+        return 0
+    fi
+    mirage_say "link $mirage_index does not give its nodes back: $mirage_cause; $mirage_k"
+    return 1
 }
 
 # Has something happened while Slurm was asked that makes the return wrong? Set mirage_cause.

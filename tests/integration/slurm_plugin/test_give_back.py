@@ -309,6 +309,27 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     assert lines(link)[1:] == ["end 1", f"begin 2 after {state} <>", "end 2"]
 
 
+def test_a_link_whose_new_job_has_started_meanwhile_leaves_the_link_to_it(
+    early: MakeEarly,
+) -> None:
+    """The predecessor's end has released the new job. If both waited, each would queue link 3."""
+    scene = early()
+    link, root = scene.link, scene.link.slurm.root
+    then = "; ".join(
+        f"echo {state} None N/A N/A >{root}/state.{job}"
+        for job, state in ((FIRST, "COMPLETED"), (NEW, "RUNNING"))
+    )
+    gate(link, "sbatch", "*after:101*", then)
+    said = scene.leaves()
+    assert "link 2 gives its nodes back: job 101 is COMPLETED now, and its new job 103" in said
+    assert (link.says("jobs/2"), link.says("jobs/3"), link.says("waits/2")) == ("103", None, None)
+    let_end(link, 1)
+    finish(scene.first)
+    let_end(link, 2)
+    assert finish(scene.starts(NEW))[0] == 0
+    assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
+
+
 def test_a_predecessor_that_is_lengthened_meanwhile_is_stood_behind_by_its_new_end(
     early: MakeEarly,
 ) -> None:
