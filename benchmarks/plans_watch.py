@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
+from benchmarks.plans_scene import (
+    MARK,
+    MINUTE,
+    LinkRecord,
+    read_chain_id,
+    read_links,
+    resume_drained_nodes,
+)
 from tests.support.handover.scene import Scene, ScriptRun
 
 DEFAULT_OVERLAP_S = 4 * 3600
@@ -105,6 +112,9 @@ class Watch:
         waiting = [(link.chain, link.link, link.job) for link in links if link.state == "PENDING"]
         for offence in find_double_standbys(waiting, self.chains):
             self.doubles.setdefault(offence, []).append(self.scene.testbed.now())
+        nodes = resume_drained_nodes(self.scene)
+        if nodes:
+            print(f"Slurm had drained {' '.join(nodes)}: resumed", flush=True)
 
     def find_offences(self, evidence: Path | None) -> tuple[list[str], list[LinkRecord]]:
         """Look a last time, cancel what is left, and judge: (offences, all runs of links).
@@ -177,11 +187,15 @@ class Watch:
 
     def _has_no_successor(self, chain: str) -> bool:
         """Return whether the newest link is one that has begun, or was killed: it had no time to
-        submit the next one. One that waits for its predecessor has begun, too."""
+        submit the next one. One that waits for its predecessor, or has tried to give its nodes
+        back, has begun, too."""
         folder = self._find_folder(chain)
         newest = max(int(path.name) for path in (folder / "jobs").iterdir() if path.name.isdigit())
         has_begun = any((folder / kind / str(newest)).exists() for kind in ("started", "waits"))
-        return has_begun or int((folder / "jobs" / str(newest)).read_text()) in self.killed
+        job = (folder / "jobs" / str(newest)).read_text().strip()
+        tried_return = folder / "returns" / str(newest)
+        has_tried = tried_return.exists() and tried_return.read_text().split()[1] == job
+        return has_begun or has_tried or int(job) in self.killed
 
     def _run_link(self, verb: str, chain: str) -> str:
         words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), verb, chain]

@@ -28,7 +28,13 @@ from typing import Any
 from urllib.error import HTTPError
 
 from benchmarks.plans_rpcs import CallCount, submit_plain
-from benchmarks.plans_scene import HOUR, MINUTE, open_scene, read_chain_id
+from benchmarks.plans_scene import (
+    HOUR,
+    MINUTE,
+    open_scene,
+    read_chain_id,
+    resume_drained_nodes,
+)
 from benchmarks.plans_watch import ChainSpec
 from tests.support.handover.scene import Scene, ScriptRun
 
@@ -156,6 +162,7 @@ def measure_load(
 
     def is_over() -> bool:
         sentences.look()
+        resume_drained_nodes(scene)
         return all(len(scene.list_runs(name)) >= links for name in names.values())
 
     scene.testbed.wait_until(is_over, 6 * links * HOUR, f"the last links, {load}")

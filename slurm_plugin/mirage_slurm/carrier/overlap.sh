@@ -170,10 +170,7 @@ mirage_take_over() {
 # earlier than that, else empty. mirage_asked_sbatch says afterwards whether sbatch was asked.
 mirage_give_back() {
     mirage_asked_sbatch=
-    if mirage_is_other_job_waiting; then # not by mirage_leave, which would remove the other job's file in waits/
-        mirage_say "$mirage_why; the script is not run"
-        exit 0
-    fi
+    mirage_leave_to_waiting_job
     mirage_may_return || return 1
     ! mirage_has_begun_elsewhere || mirage_leave
     mirage_waiting=yes # mirage_handle_signal is to treat this link as not begun
@@ -184,17 +181,19 @@ mirage_give_back() {
     return "$1"
 }
 
-# Does another job of this link wait for its turn already? There is one if that job tried to give
-# its nodes back and did not see this job in the queue.
-mirage_is_other_job_waiting() {
-    [ -e "$mirage_dir/returns/$mirage_index" ] && [ -e "$mirage_dir/waits/$mirage_index" ] || return 1
-    mirage_holder=$(mirage_get "jobs/$mirage_index") && [ "$mirage_holder" != "$mirage_job" ] &&
-        [ "$(mirage_ask_job "$mirage_holder" %T)" = RUNNING ] || return 1
-    mirage_why="link $mirage_index waits already, as job $mirage_holder"
+# Leave if another job of this link waits for its turn already. There is one if that job tried to give
+# its nodes back and did not see this job in the queue, or if two jobs of the link before have each
+# queued this link. This is no mirage_leave, which would remove the other job's file in waits/.
+mirage_leave_to_waiting_job() {
+    [ -e "$mirage_dir/waits/$mirage_index" ] &&
+        mirage_holder=$(mirage_get "jobs/$mirage_index") && [ "$mirage_holder" != "$mirage_job" ] &&
+        [ "$(mirage_ask_job "$mirage_holder" %T)" = RUNNING ] || return 0
+    mirage_say "link $mirage_index waits already, as job $mirage_holder; the script is not run"
+    exit 0
 }
 
 # Make the next link wait for this job. Two jobs of this link may have waited for its turn (see
-# mirage_is_other_job_waiting); the next link may depend on the job that leaves.
+# mirage_leave_to_waiting_job); the next link may depend on the job that leaves.
 mirage_adopt_standby() {
     [ -n "$mirage_standby_existed" ] && [ -e "$mirage_dir/returns/$mirage_index" ] &&
         [ "$mirage_presubmit" = next ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 0

@@ -226,6 +226,25 @@ def test_a_new_job_that_is_not_seen_in_the_queue_lets_nobody_leave(early: MakeEa
     assert not (link.slurm.root / "scancelled").exists(), "it is not known to be its own"
 
 
+def test_the_second_of_two_jobs_of_a_link_leaves_before_it_queues_the_next_link(
+    early: MakeEarly,
+) -> None:
+    """The first one is still about to queue link 3. None of them has given nodes back: two jobs of
+    the link before may each have queued this link."""
+    scene = early(returns=0)
+    link = scene.link
+    looks, passed = link.slurm.root / "looks", link.slurm.root / "passed"
+    wait = f"touch {looks}; until [ -e {passed} ]; do /usr/bin/sleep 0.1; done"
+    gate(link, "squeue", "*'%k %i'", wait)
+    second = scene.starts()
+    wait_until(looks.exists)
+    link.slurm.job_is(OWN, "RUNNING")
+    assert "link 2 waits already, as job 102" in scene.leaves(NEW)
+    assert (link.says("jobs/2"), link.says("waits/2")) == ("102", "1 101")
+    passed.touch()
+    scene.keeps(second)
+
+
 def test_of_two_jobs_of_the_link_one_runs_the_script(early: MakeEarly) -> None:
     scene = early()
     link = scene.link
