@@ -15,6 +15,9 @@ nodes back. Each command that such a link asks Slurm in a return has a step befo
 the next victim is killed at a step that the seed draws, while the link stands there. A killed link
 is the one that gives back, or its predecessor.
 
+Slurm may hold a link after such a kill, "launch failed requeued held". The command releases it as
+`mirage-link status` says.
+
 With --evidence DIR what alice's chains and the service wrote stays there. Exit code 1: a chain was
 lost, two standbys of a link waited at once, two jobs of a link ran at once for longer than the one
 too many needs to leave, a link started early beyond its bound, or two links wrote at once.
@@ -332,6 +335,7 @@ def measure(kills: int, seed: int, evidence: Path | None, *, returns: bool) -> l
             watch.look()
             killer.look()
             watch.resume_dead()
+            watch.release_held()
             return len(killer.kills) >= kills
 
         scene.testbed.wait_until(is_over, kills * HOUR, f"{kills} kills")

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from benchmarks.plans_scene import MARK, MINUTE, LinkRecord, read_chain_id, read_links
+from benchmarks.plans_scene import (
+    MARK,
+    MINUTE,
+    LinkRecord,
+    read_chain_id,
+    read_links,
+    resume_drained_nodes,
+)
 from tests.support.handover.scene import Scene, ScriptRun
 
 DEFAULT_OVERLAP_S = 4 * 3600
@@ -59,6 +66,17 @@ class ChainSpec:
         return read_chain_id(scene, job)
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedLink:
+    """A link in squeue's answer."""
+
+    chain: str
+    link: int
+    job: str
+    state: str
+    reason: str
+
+
 @dataclass
 class Watch:
     """Looks at alice's queue again and again, and records what is wrong in it."""
@@ -72,8 +90,8 @@ class Watch:
     """The chains with a link in the queue, or running, at the last look."""
     killed: set[int] = field(default_factory=set)
     """The jobs that a benchmark has killed: they can submit nothing any more."""
-    held: dict[str, str] = field(default_factory=dict)
-    """The chains of which a link was held at the last look, and why."""
+    held: dict[str, QueuedLink] = field(default_factory=dict)
+    """By chain: the link that was held at the last look."""
     _looked_at: float = 0.0
     _resumed_at: dict[str, float] = field(default_factory=dict)
     """Until when a chain is left alone: its new job may not have been seen yet."""
@@ -90,14 +108,13 @@ class Watch:
         self.looks += 1
         links = _parse_queue(process.stdout)
         self.live = {link.chain for link in links if link.state in _LIVE}
-        self.held = {
-            link.chain: f"link {link.link}, job {link.job}: {link.reason}"
-            for link in links
-            if "held" in link.reason.lower()
-        }
+        self.held = {link.chain: link for link in links if "held" in link.reason.lower()}
         waiting = [(link.chain, link.link, link.job) for link in links if link.state == "PENDING"]
         for offence in find_double_standbys(waiting, self.chains):
             self.doubles.setdefault(offence, []).append(self.scene.testbed.now())
+        nodes = resume_drained_nodes(self.scene)
+        if nodes:
+            print(f"Slurm had drained {' '.join(nodes)}: resumed", flush=True)
 
     def find_offences(self, evidence: Path | None) -> tuple[list[str], list[LinkRecord]]:
         """Look a last time, cancel what is left, and judge: (offences, all runs of links).
@@ -108,6 +125,7 @@ class Watch:
         self._look_now()
         self._resumed_at.clear()
         self.resume_dead()
+        self.release_held()
         self._look_now()
         runs = {chain: self.scene.list_runs(spec.name) for chain, spec in self.chains.items()}
         self.scene.testbed.cancel_all()
@@ -120,7 +138,8 @@ class Watch:
             for offence, instants in self.doubles.items()
         ]
         offences += [
-            f"held: {self.chains[chain].name}, {offence}" for chain, offence in self.held.items()
+            f"held: {self.chains[chain].name}, link {link.link}, job {link.job}: {link.reason}"
+            for chain, link in self.held.items()
         ]
         for chain, spec in self.chains.items():
             chain_records = [record for record in records if record.chain == chain]
@@ -141,9 +160,26 @@ class Watch:
                 continue
             is_ended = has_ended(self.scene.list_runs(spec.name), spec)
             if not is_ended and self._has_no_successor(chain):
+                answer = self._run_link("resume", chain)
                 print(f"{spec.name}: the last link ended before it had submitted the next one; "
-                      f"mirage-link resume: {self._resume(chain)}", flush=True)  # fmt: skip
+                      f"mirage-link resume: {answer}", flush=True)  # fmt: skip
                 self._resumed_at[chain] = now + RESUME_S
+
+    def release_held(self) -> None:
+        """Release the links that Slurm could not launch, and so holds.
+
+        Their owner would do it, as `mirage-link status` says. Where it does not say so the link
+        stays held: that is an offence.
+        """
+        for chain, link in self.held.items():
+            command = ["scontrol", "release", link.job]
+            if not is_held_by_slurm(link.reason):
+                continue
+            if " ".join(command) in self._run_link("status", chain):
+                process = self.scene.testbed.run(command, user="alice", check=False)
+                print(f"{self.chains[chain].name}: Slurm holds link {link.link}, {link.reason}; "
+                      f"{' '.join(command)}: exit {process.returncode} {process.stderr.strip()}",
+                      flush=True)  # fmt: skip
 
     def _look_now(self) -> None:
         self._looked_at = 0.0
@@ -151,14 +187,18 @@ class Watch:
 
     def _has_no_successor(self, chain: str) -> bool:
         """Return whether the newest link is one that has begun, or was killed: it had no time to
-        submit the next one. One that waits for its predecessor has begun, too."""
+        submit the next one. One that waits for its predecessor, or has tried to give its nodes
+        back, has begun, too."""
         folder = self._find_folder(chain)
         newest = max(int(path.name) for path in (folder / "jobs").iterdir() if path.name.isdigit())
         has_begun = any((folder / kind / str(newest)).exists() for kind in ("started", "waits"))
-        return has_begun or int((folder / "jobs" / str(newest)).read_text()) in self.killed
+        job = (folder / "jobs" / str(newest)).read_text().strip()
+        tried_return = folder / "returns" / str(newest)
+        has_tried = tried_return.exists() and tried_return.read_text().split()[1] == job
+        return has_begun or has_tried or int(job) in self.killed
 
-    def _resume(self, chain: str) -> str:
-        words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), "resume", chain]
+    def _run_link(self, verb: str, chain: str) -> str:
+        words = [str(self.scene.root / "slurm_plugin" / "mirage-link"), verb, chain]
         env = {"MIRAGE_STATE_DIR": str(self._find_folder(chain).parent)}
         process = self.scene.testbed.run(words, user="alice", env=env, check=False)
         return " ".join(f"{process.stdout} {process.stderr}".split())
@@ -185,24 +225,24 @@ def let_pass(scene: Scene, watch: Watch, seconds: float) -> None:
     scene.testbed.wait_until(is_over, 2 * seconds, f"{seconds:.0f} s")
 
 
-@dataclass(frozen=True, slots=True)
-class _QueuedLink:
-    chain: str
-    link: int
-    job: str
-    state: str
-    reason: str
-
-
-def _parse_queue(text: str) -> list[_QueuedLink]:
+def _parse_queue(text: str) -> list[QueuedLink]:
     """Return the links among squeue's lines: job|state|reason|comment."""
     links = []
     for line in text.splitlines():
         job, state, reason, comment = line.split("|", 3)
         mark = MARK.search(comment)
         if mark is not None:
-            links.append(_QueuedLink(mark[1], int(mark[2]), job, state, reason))
+            links.append(QueuedLink(mark[1], int(mark[2]), job, state, reason))
     return links
+
+
+def is_held_by_slurm(reason: str) -> bool:
+    """Return whether Slurm holds a job since its launch failed.
+
+    A slurmctld that is killed before it has saved a job's start launches the job again, and the
+    node refuses.
+    """
+    return "launch failed" in reason.replace("_", " ")
 
 
 def find_double_standbys(

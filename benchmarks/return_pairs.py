@@ -28,7 +28,13 @@ from typing import Any
 from urllib.error import HTTPError
 
 from benchmarks.plans_rpcs import CallCount, submit_plain
-from benchmarks.plans_scene import HOUR, MINUTE, open_scene, read_chain_id
+from benchmarks.plans_scene import (
+    HOUR,
+    MINUTE,
+    open_scene,
+    read_chain_id,
+    resume_drained_nodes,
+)
 from benchmarks.plans_watch import ChainSpec
 from tests.support.handover.scene import Scene, ScriptRun
 
@@ -63,14 +69,21 @@ class HandOver:
 class Sentence:
     """The start of a link that `mirage chain show` expected, and the real start; epoch seconds."""
 
+    link: str
     earliest: float
     at: float
     latest: float
     began: float
 
     @property
-    def is_inside(self) -> bool:
-        return self.earliest - MINUTE <= self.began <= self.latest + MINUTE  # as whole minutes
+    def has_interval(self) -> bool:
+        """Whether the sentence names an interval; that of a link that has its nodes does not."""
+        return self.earliest != self.latest
+
+    @property
+    def missed_s(self) -> float:
+        """How long after the interval the script began; negative: before it; 0: inside."""
+        return self.began - min(max(self.began, self.earliest - MINUTE), self.latest + MINUTE)
 
 
 @dataclass
@@ -115,7 +128,8 @@ class Sentences:
         for key, text in self.texts.items():
             if key in began:
                 earliest, at, latest = (_parse_instant(text[word]) for word in _TIMES)
-                sentences.append(Sentence(earliest, at, latest, began[key]))
+                link = f"link {key[1]} of {key[0]}"
+                sentences.append(Sentence(link, earliest, at, latest, began[key]))
         return sentences
 
 
@@ -148,6 +162,7 @@ def measure_load(
 
     def is_over() -> bool:
         sentences.look()
+        resume_drained_nodes(scene)
         return all(len(scene.list_runs(name)) >= links for name in names.values())
 
     scene.testbed.wait_until(is_over, 6 * links * HOUR, f"the last links, {load}")
@@ -244,16 +259,32 @@ def format_loads(loads: dict[str, dict[str, list[HandOver]]]) -> list[str]:
     return rows
 
 
-def format_sentences(sentences: Sequence[Sentence]) -> str:
-    """Format how many starts were inside the expected interval, and the errors."""
-    if not sentences:
-        return "no sentence was said"
-    errors = [abs(sentence.began - sentence.at) / MINUTE for sentence in sentences]
-    return (
-        f'"expected to start": {len(sentences)} hand-overs, '
-        f"{sum(sentence.is_inside for sentence in sentences)} inside the interval, "
-        f"median error {statistics.median(errors):.1f} min, largest {max(errors):.1f} min"
-    )
+def format_sentences(sentences: Sequence[Sentence]) -> list[str]:
+    """Format how many starts were inside the expected interval, each miss, and the errors.
+
+    An interval counts in whole minutes, as users see it.
+    """
+    lines = []
+    for words, part in (
+        ("with an interval", [sentence for sentence in sentences if sentence.has_interval]),
+        ("an instant alone", [sentence for sentence in sentences if not sentence.has_interval]),
+    ):
+        errors = [abs(sentence.began - sentence.at) / MINUTE for sentence in part] or [0.0]
+        misses = [sentence for sentence in part if sentence.missed_s]
+        lines.append(
+            f'"expected to start", {words}: {len(part)} hand-overs, '
+            f"{len(part) - len(misses)} inside, "
+            f"{sum(sentence.missed_s < 0 for sentence in misses)} before, "
+            f"{sum(sentence.missed_s > 0 for sentence in misses)} after, "
+            f"median error {statistics.median(errors):.1f} min, largest {max(errors):.1f} min"
+        )
+        lines += [
+            f"- {sentence.link}: {abs(sentence.missed_s) / MINUTE:.1f} min "
+            f"{'after' if sentence.missed_s > 0 else 'before'} an interval of "
+            f"{(sentence.latest - sentence.earliest) / MINUTE:.0f} min"
+            for sentence in misses
+        ]
+    return lines
 
 
 def measure(handovers: int) -> list[str]:
@@ -277,7 +308,7 @@ def measure(handovers: int) -> list[str]:
         print(
             f"{kind}: {calls} RPCs of {COUNTED_LINKS} links, {return_count} links gave nodes back"
         )
-    print(format_sentences(sentences))
+    print("\n".join(format_sentences(sentences)))
     return offences
 
 

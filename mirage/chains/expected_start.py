@@ -67,7 +67,8 @@ def compute_expected_start(
     """Compute the start of the standby's script from its release and the forecast of its wait.
 
     A sequential link's script begins no earlier than its predecessor's end. Once the forecast's p90
-    has passed, Slurm's own plan counts, if there is one.
+    has passed, Slurm's own plan counts, if there is one. The plan has all jobs run to their time
+    limits, so the script may begin at any moment before it.
     """
     predecessor, standby = handover.predecessor, handover.standby
     runs = predecessor.state is LinkState.RUNNING
@@ -86,8 +87,11 @@ def compute_expected_start(
         if known_until + shift >= now:
             p10, p50, p90 = (max(least, at + shift) for at in (waits.p10, waits.p50, latest))
             return ExpectedStart(link=standby.index, p10=p10, p50=p50, p90=p90)
-    planned = standby.planned_start
-    return None if planned is None else _at_once(standby.index, max(least, planned), now)
+    if standby.planned_start is None:
+        return None
+    planned = max(least, standby.planned_start)
+    latest = max(planned, now + _lengthen_wait(planned - now))
+    return ExpectedStart(link=standby.index, p10=least, p50=planned, p90=latest)
 
 
 def _lengthen_wait(p90_s: int) -> int:

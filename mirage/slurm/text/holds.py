@@ -15,7 +15,8 @@ from mirage.errors import JobChanged
 
 USERS = "JobHeldUser"
 ADMINS = "JobHeldAdmin"
-_HELD = "JobHeld"
+_HELD = ("JobHeld", "JobHoldMaxRequeue", "JobLaunchFailure", "RequeueHeld")
+"""How the words of a hold begin (`Hindrance.word`)."""
 
 
 class HoldState(NamedTuple):

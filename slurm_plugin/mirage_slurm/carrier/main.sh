@@ -107,11 +107,14 @@ mirage_begin() {
     [ -n "$mirage_unwritable" ] || mirage_start_planning # a plan needs files that say which link runs
 }
 
-# Start all that a running link does except the script: the heartbeat, the deadline, the standby. If
-# another job of the link has begun at this very moment, leave: jobs/LINK must name that job,
-# because later links ask for it.
+# Start all that a running link does except the script: the heartbeat, the deadline, the standby. The
+# wait is written down first: another job of this link that starts meanwhile must not queue the next
+# link, too. If another job of the link has begun at this very moment, leave: jobs/LINK must name
+# that job, because later links ask for it.
 mirage_live_while_waiting() {
+    mirage_leave_to_waiting_job
     mirage_put "jobs/$mirage_index" "$mirage_job"
+    mirage_put "waits/$mirage_index" "$mirage_awaited_link $mirage_behind"
     if mirage_has_begun_elsewhere; then
         mirage_put "jobs/$mirage_index" "$mirage_holder"
         mirage_leave

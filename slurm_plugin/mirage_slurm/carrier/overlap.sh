@@ -170,10 +170,7 @@ mirage_take_over() {
 # earlier than that, else empty. mirage_asked_sbatch says afterwards whether sbatch was asked.
 mirage_give_back() {
     mirage_asked_sbatch=
-    if mirage_is_other_job_waiting; then # not by mirage_leave, which would remove the other job's file in waits/
-        mirage_say "$mirage_why; the script is not run"
-        exit 0
-    fi
+    mirage_leave_to_waiting_job
     mirage_may_return || return 1
     ! mirage_has_begun_elsewhere || mirage_leave
     mirage_waiting=yes # mirage_handle_signal is to treat this link as not begun
@@ -184,17 +181,19 @@ mirage_give_back() {
     return "$1"
 }
 
-# Does another job of this link wait for its turn already? There is one if that job tried to give
-# its nodes back and did not see this job in the queue.
-mirage_is_other_job_waiting() {
-    [ -e "$mirage_dir/returns/$mirage_index" ] && [ -e "$mirage_dir/waits/$mirage_index" ] || return 1
-    mirage_holder=$(mirage_get "jobs/$mirage_index") && [ "$mirage_holder" != "$mirage_job" ] &&
-        [ "$(mirage_ask_job "$mirage_holder" %T)" = RUNNING ] || return 1
-    mirage_why="link $mirage_index waits already, as job $mirage_holder"
+# Leave if another job of this link waits for its turn already. There is one if that job tried to give
+# its nodes back and did not see this job in the queue, or if two jobs of the link before have each
+# queued this link. This is no mirage_leave, which would remove the other job's file in waits/.
+mirage_leave_to_waiting_job() {
+    [ -e "$mirage_dir/waits/$mirage_index" ] &&
+        mirage_holder=$(mirage_get "jobs/$mirage_index") && [ "$mirage_holder" != "$mirage_job" ] &&
+        [ "$(mirage_ask_job "$mirage_holder" %T)" = RUNNING ] || return 0
+    mirage_say "link $mirage_index waits already, as job $mirage_holder; the script is not run"
+    exit 0
 }
 
 # Make the next link wait for this job. Two jobs of this link may have waited for its turn (see
-# mirage_is_other_job_waiting); the next link may depend on the job that leaves.
+# mirage_leave_to_waiting_job); the next link may depend on the job that leaves.
 mirage_adopt_standby() {
     [ -n "$mirage_standby_existed" ] && [ -e "$mirage_dir/returns/$mirage_index" ] &&
         [ "$mirage_presubmit" = next ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 0
@@ -259,16 +258,27 @@ mirage_resubmit_with_plan() {
     fi
     mirage_query_job "$mirage_behind"
     if mirage_is_return_overtaken; then
-        # If scancel fails, the new job leaves by itself: it sees this job wait, or the chain's end.
-        mirage_k="its new job $mirage_new stands"
-        ! mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1 ||
-            mirage_k="cancelled its new job $mirage_new"
-        mirage_say "link $mirage_index does not give its nodes back: $mirage_cause; $mirage_k"
-        return 1
+        mirage_take_return_back || return 1
+    else
+        mirage_why="$mirage_verdict, as job $mirage_new"
     fi
     mirage_put "jobs/$mirage_index" "$mirage_new"
     mirage_move_later_links
-    mirage_why="$mirage_verdict, as job $mirage_new"
+}
+
+# Cancel this link's new job, and fail: this job waits. If the new job runs already (the predecessor's
+# end has released it), this job leaves instead: if both waited, each would queue the next link.
+mirage_take_return_back() {
+    # If scancel fails, the new job leaves by itself: it sees this job wait, or the chain's end.
+    mirage_k="its new job $mirage_new stands"
+    ! mirage_slurm 20 scancel --state=PENDING "$mirage_new" >/dev/null 2>&1 ||
+        mirage_k="cancelled its new job $mirage_new"
+    if [ -z "$mirage_reason" ] && [ "$(mirage_ask_job "$mirage_new" %T)" = RUNNING ]; then
+        mirage_why="link $mirage_index gives its nodes back: $mirage_cause, and its new job $mirage_new has started"
+        return 0
+    fi
+    mirage_say "link $mirage_index does not give its nodes back: $mirage_cause; $mirage_k"
+    return 1
 }
 
 # Has something happened while Slurm was asked that makes the return wrong? Set mirage_cause.

@@ -56,8 +56,8 @@ mirage_take_turn() {
     until [ -z "$mirage_must_wait" ] && mirage_claim_alone; do
         mirage_unclaim
         mirage_must_wait= mirage_waiting=yes
-        [ -n "$mirage_loops" ] || mirage_live_while_waiting
         mirage_find_awaited_link
+        [ -n "$mirage_loops" ] || mirage_live_while_waiting
         mirage_await_end
         [ -z "$mirage_reason" ] || mirage_end_waiting
         [ -z "$mirage_warnings" ] || mirage_heed_warning

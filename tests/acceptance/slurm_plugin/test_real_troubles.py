@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,11 @@ from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 pytestmark = pytest.mark.slurm
 
+PROLOG, FAILS = Path("/run/mirage-troubles.prolog"), Path("/run/mirage-troubles.fails")
 PREEMPTS = TestbedSettings(
-    speed=60, nodes=4, extra=("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
+    speed=60,
+    nodes=4,
+    extra=("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", f"Prolog={PROLOG}"),
 )
 HEAD = "#!/bin/bash\n#SBATCH --nodes=1 --exclusive --output=chain.out --open-mode=append\n"
 WORK = (
@@ -35,6 +39,8 @@ HOUR_S = 3600
 
 @pytest.fixture(scope="module")
 def cluster(slurm_host: Testbed) -> Testbed:
+    PROLOG.write_text(f"#!/bin/sh\n[ ! -e {FAILS} ]\n")
+    PROLOG.chmod(0o755)
     slurm_host.up(PREEMPTS, fresh=True)
     slurm_host.run(["scontrol", "update", "PartitionName=debug", "Nodes=ALL"])
     return slurm_host
@@ -77,6 +83,28 @@ def test_a_preempted_chain_goes_on_and_never_has_two_writers(alice: Alice) -> No
     assert alice.says("ends/1") == "preempted"
     mine = alice.run("squeue", "-h", "-u", "alice", "-o", "%A").split()
     assert sorted(map(int, mine)) == [second, alice.job(3)]
+
+
+def test_a_link_that_slurm_could_not_launch_goes_on_as_the_status_says(alice: Alice) -> None:
+    """Slurm requeues it and holds it: after a failed prolog, or if slurmctld dies before it has
+    saved the job's start."""
+    alice.submit(links=3)
+    alice.await_lines("begin 1 after nothing")
+    second = alice.job(2)
+    FAILS.touch()
+    try:
+        alice.let_end(1)
+        command = f"scontrol release {second}"
+        hold = f"held (launch failed requeued held; to go on: {command})"
+        status = ("mirage-link", "status", alice.chain.name)
+        alice.until(lambda: f"\tstandby, {hold}\n" in alice.run(*status), "the hold", HOUR_S)
+    finally:
+        FAILS.unlink()
+    alice.testbed.run(
+        ["scontrol", "update", "NodeName=ALL", "State=RESUME"]
+    )  # Slurm has drained one
+    alice.run(*command.split())
+    alice.until(lambda: alice.lines()[1:] == ["begin 2 after COMPLETED"], "link 2", HOUR_S)
 
 
 def bring_back(alice: Alice) -> None:

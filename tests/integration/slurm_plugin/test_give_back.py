@@ -226,6 +226,25 @@ def test_a_new_job_that_is_not_seen_in_the_queue_lets_nobody_leave(early: MakeEa
     assert not (link.slurm.root / "scancelled").exists(), "it is not known to be its own"
 
 
+def test_the_second_of_two_jobs_of_a_link_leaves_before_it_queues_the_next_link(
+    early: MakeEarly,
+) -> None:
+    """The first one is still about to queue link 3. None of them has given nodes back: two jobs of
+    the link before may each have queued this link."""
+    scene = early(returns=0)
+    link = scene.link
+    looks, passed = link.slurm.root / "looks", link.slurm.root / "passed"
+    wait = f"touch {looks}; until [ -e {passed} ]; do /usr/bin/sleep 0.1; done"
+    gate(link, "squeue", "*'%k %i'", wait)
+    second = scene.starts()
+    wait_until(looks.exists)
+    link.slurm.job_is(OWN, "RUNNING")
+    assert "link 2 waits already, as job 102" in scene.leaves(NEW)
+    assert (link.says("jobs/2"), link.says("waits/2")) == ("102", "1 101")
+    passed.touch()
+    scene.keeps(second)
+
+
 def test_of_two_jobs_of_the_link_one_runs_the_script(early: MakeEarly) -> None:
     scene = early()
     link = scene.link
@@ -307,6 +326,27 @@ def test_a_predecessor_that_stops_running_meanwhile_is_not_left(
     let_end(link, 2)
     assert finish(second)[0] == 0
     assert lines(link)[1:] == ["end 1", f"begin 2 after {state} <>", "end 2"]
+
+
+def test_a_link_whose_new_job_has_started_meanwhile_leaves_the_link_to_it(
+    early: MakeEarly,
+) -> None:
+    """The predecessor's end has released the new job. If both waited, each would queue link 3."""
+    scene = early()
+    link, root = scene.link, scene.link.slurm.root
+    then = "; ".join(
+        f"echo {state} None N/A N/A >{root}/state.{job}"
+        for job, state in ((FIRST, "COMPLETED"), (NEW, "RUNNING"))
+    )
+    gate(link, "sbatch", "*after:101*", then)
+    said = scene.leaves()
+    assert "link 2 gives its nodes back: job 101 is COMPLETED now, and its new job 103" in said
+    assert (link.says("jobs/2"), link.says("jobs/3"), link.says("waits/2")) == ("103", None, None)
+    let_end(link, 1)
+    finish(scene.first)
+    let_end(link, 2)
+    assert finish(scene.starts(NEW))[0] == 0
+    assert lines(link)[1:] == ["end 1", "begin 2 after COMPLETED <>", "end 2"]
 
 
 def test_a_predecessor_that_is_lengthened_meanwhile_is_stood_behind_by_its_new_end(

@@ -50,6 +50,14 @@ def test_status_tells_the_links_so_far(make: Callable[..., Link]) -> None:
             "JobHeldAdmin",
             "standby, held by an admin or by Mirage's service (mirage chain show ID says more)",
         ),
+        (
+            "launch_failed_requeued_held",
+            "standby, held (launch_failed_requeued_held; to go on: scontrol release 102)",
+        ),
+        (
+            "JobHoldMaxRequeue",
+            "standby, held (JobHoldMaxRequeue; to go on: scontrol release 102)",
+        ),
         ("QOSMaxJobsPerUserLimit", "standby (QOSMaxJobsPerUserLimit)"),
         ("Dependency", "standby"),
     ],

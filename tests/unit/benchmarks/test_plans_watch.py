@@ -13,6 +13,7 @@ from benchmarks.plans_watch import (
     find_twin_runs,
     find_two_writers,
     has_ended,
+    is_held_by_slurm,
     was_sent_back,
 )
 from tests.support.handover.scene import ScriptRun
@@ -27,6 +28,13 @@ FIRST = LinkRecord(
 
 def start_link(link: int, job: int, start: int, end: int, submit: int = 0) -> LinkRecord:
     return replace(FIRST, link=link, job=job, submit=submit, start=start, end=end)
+
+
+def test_only_a_failed_launch_is_a_hold_that_a_killed_slurmctld_explains() -> None:
+    assert is_held_by_slurm("launch failed requeued held")
+    assert is_held_by_slurm("launch_failed_requeued_held")
+    assert not is_held_by_slurm("JobHeldUser")
+    assert not is_held_by_slurm("job requeued in held state")
 
 
 def test_a_link_within_its_bound_is_no_offence() -> None:

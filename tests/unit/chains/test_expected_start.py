@@ -28,6 +28,8 @@ from tests.support.provision.slurm_jobs import (
 END = NOW - 60 + 10 * HOUR
 LONGEST_S = 26077
 """Four hours, the p90, as the sentence has it."""
+PLANNED_LONGEST_S = 8765
+"""The same of an hour and five minutes, which Slurm's own plan has left."""
 WAITS = Forecast(p10_s=HOUR, p50_s=2 * HOUR, p90_s=4 * HOUR)
 PLANNED = "afterany:11(unfulfilled)?after:11+420(unfulfilled)"
 """Seven hours after the start of link 1, three before its end."""
@@ -119,10 +121,10 @@ def test_slurms_own_plan_counts_once_the_forecast_has_passed(lab_store: Store) -
     begin(lab_store)
     follow(lab_store, first(), standby(2))
     decide(lab_store, release_at=NOW)
-    late = NOW + 5 * HOUR
+    late = END - HOUR
     free = standby(2, dependency="(null)", eligible=NOW, start=END + 300)
     follow(lab_store, first(), free, now=late)
-    assert expect(lab_store, late) == (300, 300, 300)
+    assert expect(lab_store, late) == (late - END, 300, late - END + PLANNED_LONGEST_S)
 
 
 def test_without_a_plan_of_slurms_a_link_that_waits_beyond_its_p90_starts_from_now_on(

@@ -7,6 +7,7 @@ from mirage.chains.link_risks import get_advice
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.chain_cause import Risk
+from mirage.web.decision_text import describe_position
 from tests.support.provision.printed import follow_queue, print_row
 from tests.support.provision.slurm_jobs import CHAIN, NOW, chain, links
 
@@ -56,3 +57,17 @@ def test_a_predecessor_that_an_expedited_requeue_left_held_is_told(
     )
     assert "link 2 (job 12) waits: it was requeued and is held" in describe_chain(found)
     assert "scontrol release" in get_advice(word)
+
+
+def test_a_link_that_slurm_launched_twice_and_holds_is_told(lab_store: Store) -> None:
+    """slurmctld died before it had saved the job's start, launched the job again, and the node
+    refused: Slurm takes the start back, and holds the job."""
+    follow_queue(lab_store, second("RUNNING", "None", NOW - 600) + THIRD)
+    for later in (60, 120):
+        held = second("PENDING", "launch failed requeued held", NOW + 30)
+        follow_queue(lab_store, held + THIRD, NOW + later)
+    risk = chain(lab_store).at_risk
+    assert risk is not None
+    assert (risk.of, risk.word, risk.job_id) == (Risk.HINDERED, "JobLaunchFailure", 12)
+    assert "scontrol release JOB" in get_advice(risk.word)
+    assert describe_position(links(lab_store)[2]) == "is held in Slurm (JobLaunchFailure)"
