@@ -199,7 +199,7 @@ def test_what_the_site_has_learned_is_shown_and_decided(
     with serving(sqlite_template, home, EMPTY, models_dir=tmp_path / "models") as site:
         with site.store.begin() as tx:
             run_id = learning_runs.begin_run(tx, site.cluster_id, at=NOW - 900, reason="no model")
-            document = {"figures": figures, "summary": "one is proposed"}
+            document = {"figures": figures, "sentence": "one is proposed"}
             learning_runs.finish_run(
                 tx, run_id, at=NOW - 300, state=RunState.DONE, document=document
             )
