@@ -111,3 +111,14 @@ def explain_run(run: LearningRun) -> str:
         case RunState.NOTHING_TO_DO:
             return str(sentence or "there was no reason to learn")
     return str(sentence or "it ended")
+
+
+def describe_material(run: LearningRun) -> str:
+    """Return what a run learned from; empty if it came to no training."""
+    plan = run.document.get("plan")
+    if not isinstance(plan, dict) or not all(_is_number(plan.get(n)) for n in _MATERIAL):
+        return ""
+    return f"{plan['weeks']} weeks, {plan['handovers']:,} hand-overs"
+
+
+_MATERIAL = ("weeks", "handovers")

@@ -1,7 +1,7 @@
 """The nights of a demo that learns: `mirage learn` looks at the demo's site each simulated night,
 as mirage-learn.timer lets it look at a real one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from mirage.lab.tables.table_plan import count_cores
 from mirage.lab.training.trainers import FamilyName
 from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import Decider, ModelPromoter, explain_state
+from mirage.reports import learning_status
 
 NODES = 16
 """A small cluster, so that eight weeks of it are replayed in minutes."""
@@ -113,14 +114,18 @@ class LearningNights:
         until = self.site.world.read_clock()
         return self._compute_outcomes(self.turned_at or until, until)
 
-    def explain_end(self, nights: list[Night]) -> str:
-        """Return what became of the newest challenger, or why there was none, in a sentence."""
-        newest = next(iter(self._read_challenges()), None)
+    def explain_end(self, nights: Sequence[Night]) -> str:
+        """Return what is in use, else what became of the newest challenger, else why there was
+        none, in a sentence."""
+        known = self._read_challenges()
+        in_use = [one for one in known if one.state is ChallengeState.PROMOTED]
+        newest = next(iter((*in_use, *known)), None)
         if newest is None:
-            learned = [n.document for n in nights if n.document["state"] == "done"]
-            return str((learned or [n.document for n in nights])[-1]["sentence"])
+            learned = [night for night in nights if night.document["state"] == "done"]
+            last = (learned or nights)[-1:]
+            return str(last[0].document["sentence"]) if last else "No night has passed."
         if newest.state is ChallengeState.SHADOW:
-            return f"{newest.model} still decides in shadow: its days do not tell yet."
+            return f"{newest.model} still decides in shadow: it was not judged to the end."
         return explain_state(newest.model, newest.state, str(newest.evidence.get("why", "")))
 
     def _compute_outcomes(self, since: int, until: int) -> Outcomes:
@@ -137,7 +142,7 @@ class LearningNights:
     def _read_challenges(self) -> list[Challenge]:
         service = self.site.service
         with service.store.read() as tx:
-            return challenges.read_challenges(tx, service.cluster_id, most=1)
+            return challenges.read_challenges(tx, service.cluster_id, most=learning_status.RECENT)
 
     def _build_request(self, now: int) -> LearnRequest:
         settings, params = self.site.service.settings, self.site.world.params
