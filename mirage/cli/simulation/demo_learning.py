@@ -44,7 +44,8 @@ def show_learning(
     start = site.world.read_clock()
     console.print(
         f"the service watches the cluster from {_format_day(start)} on, and "
-        "looks each night whether there is something to learn"
+        "looks each night whether there is something to learn",
+        soft_wrap=True,
     )
     with _show_bars(console, start, plan.longest_s) as (show_day, output):
         nights = LearningNights(site=site, plan=plan, output=output, says_yes=says_yes)

@@ -35,6 +35,8 @@ PLAN = ComparisonPlan(
     # More than the time has room for: the chains of this site go on all the time.
     links=150,
     time_limit_s=12 * HOUR_S,
+    # A tick costs 50 ms of computing, and a release is planned to the minute between two.
+    tick_s=1800,
     # So much accounting the service reads when it begins.
     warm_up_days=7,
     longest_s=51 * DAY_S,

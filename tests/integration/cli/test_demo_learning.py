@@ -26,8 +26,8 @@ MODEL = "models/site-small/1"
 
 @contextmanager
 def open_nights(folder: Path, *, says_yes: bool) -> Iterator[LearningNights]:
-    """Two days of a small site at which MODEL is proposed."""
-    plan = replace(PLAN, chains=1, time_limit_s=2 * HOUR_S, tick_s=HOUR_S, longest_s=2 * DAY_S)
+    """Two nights of a small site at which MODEL is proposed."""
+    plan = replace(PLAN, chains=1, time_limit_s=2 * HOUR_S, tick_s=HOUR_S, longest_s=3 * DAY_S)
     stage = Scenario(build_params(), build_site_jobs(9))
     start = stage.first + DAY_S
     site = DemoSite.create_in(folder, stage.build_cluster(plan, start), pin=False, learns=True)
