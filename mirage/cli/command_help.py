@@ -54,6 +54,10 @@ MANUAL: dict[str, HelpEntry] = {
                 "use a log of your own",
                 "mirage demo --once --trace jobs.parquet --cluster c.toml --from 2026-02-01",
             ),
+            (
+                "a site that learns from its own history, with an admin who says yes",
+                "mirage demo --learn --once --yes",
+            ),
         ),
         (0, 1, 2, 130, 143),
         f"{_COSTS} --from and --until are in UTC.",

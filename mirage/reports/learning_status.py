@@ -100,7 +100,7 @@ def _read_champion(cluster: str, models_dir: Path) -> Champion | None:
 
 def explain_run(run: LearningRun) -> str:
     """Return what came of a run, in a sentence."""
-    error, summary = run.document.get("error"), run.document.get("summary")
+    error, sentence = run.document.get("error"), run.document.get("sentence")
     match run.state:
         case RunState.RUNNING:
             return "it goes on"
@@ -109,5 +109,16 @@ def explain_run(run: LearningRun) -> str:
         case RunState.INTERRUPTED:
             return "it was interrupted; the next run goes on from there"
         case RunState.NOTHING_TO_DO:
-            return str(summary or "there was no reason to learn")
-    return str(summary or "it ended")
+            return str(sentence or "there was no reason to learn")
+    return str(sentence or "it ended")
+
+
+def describe_material(run: LearningRun) -> str:
+    """Return what a run learned from; empty if it came to no training."""
+    plan = run.document.get("plan")
+    if not isinstance(plan, dict) or not all(_is_number(plan.get(n)) for n in _MATERIAL):
+        return ""
+    return f"{plan['weeks']} weeks, {plan['handovers']:,} hand-overs"
+
+
+_MATERIAL = ("weeks", "handovers")

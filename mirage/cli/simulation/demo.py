@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.cluster_file import load_site_params
+from mirage.cli.simulation.demo_learning import show_learning
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.signals import StopSignal, watch_signals
 from mirage.config.paths import DEFAULT_PORT
@@ -35,6 +36,7 @@ app = typer.Typer()
 
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
+_LEARNING = "Models of the site"
 _CHECK_S = 1.0
 _DEFAULT = ComparisonPlan(policies=())
 """For the options alone: `demo_site.PLAN` names the policies too, and takes seconds to import."""
@@ -47,6 +49,24 @@ def run_demo(
         bool, typer.Option("--once", help="End after the result. Default: keep serving the pages.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn",
+            help="Let the site learn from its own history, for eight simulated weeks: "
+            "`mirage learn` each night, and the hand-overs before and after.",
+            rich_help_panel=_LEARNING,
+        ),
+    ] = False,
+    says_yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="With --learn: promote the model that is proposed, as an admin would. "
+            "Default: it waits, as by learn.promote = ask.",
+            rich_help_panel=_LEARNING,
+        ),
+    ] = False,
     port: Annotated[
         int,
         typer.Option(
@@ -82,7 +102,7 @@ def run_demo(
         Path | None,
         typer.Option(
             help="The cluster file (docs/admin/clusters.md). "
-            "Default: 76 nodes, for the synthetic load.",
+            "Default: 76 nodes, and 16 with --learn, for the synthetic load.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -92,7 +112,7 @@ def run_demo(
             "--from",
             help="Submit the first chains at this time (UTC): 2026-02-01, or "
             f"'2026-02-01 12:00:00'. Default: {WARM_UP_DAYS} days into the load, when a queue has "
-            "built up.",
+            "built up; with --learn 7 days.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -100,29 +120,32 @@ def run_demo(
         datetime | None,
         typer.Option(
             help="Stop at this time (UTC). Default: when all chains have ended, at most "
-            f"{_DEFAULT.longest_s // DAY_S} days later or at the end of the load.",
+            f"{_DEFAULT.longest_s // DAY_S} days later or at the end of the load; with --learn 51 "
+            "days later.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
     chains: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             max=50,
             help=f"The number of chains of each policy. They begin {_DEFAULT.spread_s // HOUR_S} h "
-            "apart.",
+            f"apart. Default: {_DEFAULT.chains}, and 3 with --learn.",
             rich_help_panel=_CHAINS,
         ),
-    ] = _DEFAULT.chains,
+    ] = None,
     links: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=2,
-            max=100,
-            help=f"The number of jobs of each chain, {_DEFAULT.time_limit_s // HOUR_S} h each.",
+            max=200,
+            help=f"The number of jobs of each chain, {_DEFAULT.time_limit_s // HOUR_S} h each, or "
+            f"12 h with --learn. Default: {_DEFAULT.links}; with --learn as many as there is time "
+            "for.",
             rich_help_panel=_CHAINS,
         ),
-    ] = _DEFAULT.links,
+    ] = None,
     nodes: Annotated[
         int,
         typer.Option(
@@ -132,14 +155,16 @@ def run_demo(
         ),
     ] = _DEFAULT.nodes,
     pin: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--pin/--no-pin",
             help="Whether the policy auto may pin a job to its predecessor's nodes "
-            "(provision.allow_pin).",
+            "(provision.allow_pin). Default: --pin; with --learn --no-pin, since no model is asked "
+            "where a job is pinned.",
+            show_default=False,
             rich_help_panel=_CHAINS,
         ),
-    ] = True,
+    ] = None,
 ) -> None:
     """Run the real service on a simulated cluster, on an accelerated clock.
 
@@ -154,12 +179,18 @@ def run_demo(
     the demo at any time, with exit code 130 or 143.
     """
     from mirage import logs
-    from mirage.lab.demo.demo_site import PLAN, DemoSite
+    from mirage.lab.demo.demo_site import DemoSite
     from mirage.lab.demo.scenario import build_scenario, choose_window
 
+    if says_yes and not learn:
+        raise InputError("--yes promotes a model that was learned: give --learn too")
+    if pin and learn:
+        raise InputError("no model is asked where a job is pinned: leave --pin or --learn out")
     logs.setup_logging("auto", warnings_only=True)
-    plan = replace(PLAN, chains=chains, links=links, nodes=nodes)
-    stage = build_scenario(preset, seed, trace, cluster, load_site_params)
+    plan, default_nodes = _choose_plan(learn=learn)
+    asked = {"chains": chains, "links": links, "nodes": nodes}
+    plan = replace(plan, **{name: value for name, value in asked.items() if value is not None})
+    stage = build_scenario(preset, seed, trace, cluster, load_site_params, default_nodes)
     start, stop = choose_window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
     warn_if_compiling()
@@ -167,7 +198,8 @@ def run_demo(
         ending = stack.enter_context(watch_signals())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.build_cluster(plan, start)
-        site = DemoSite.create_in(state, world, pin=pin)
+        may_pin = not learn if pin is None else pin
+        site = DemoSite.create_in(state, world, pin=may_pin, learns=learn)
         url = stack.enter_context(site.serve_api(port))
         console = Console(stderr=True)
         cluster_name = f"simulated cluster {world.params.name}"
@@ -175,12 +207,32 @@ def run_demo(
         console.print(f"Pages: {url}/")
         with console.status(f"filling the cluster with jobs until {_format_instant(start)}"):
             site.fill_cluster(start, ending.exit_if_requested)
-        _compare_policies(plan, site, console, ending)
-        ending.exit_if_requested()
-        _print_results(_collect_results(plan, site, console), as_json=as_json)
+        if learn:
+            show_learning(plan, site, console, ending, says_yes=says_yes, as_json=as_json)
+        else:
+            _compare_policies(plan, site, console, ending)
+            ending.exit_if_requested()
+            _print_results(_collect_results(plan, site, console), as_json=as_json)
         if not once:
             console.print(f"Pages and API stay at {url} until you press Ctrl-C.")
             site.keep_forecasting(partial(ending.wait, _CHECK_S))
+
+
+def _choose_plan(*, learn: bool) -> tuple[ComparisonPlan, int]:
+    """Return the plan and the nodes of the cluster that stand unless options say otherwise.
+
+    Raises InputError if a demo that is to learn lacks packages.
+    """
+    if not learn:
+        from mirage.lab.demo.demo_site import PLAN
+        from mirage.simulator.types import Params
+
+        return PLAN, Params().nodes
+    from mirage.lab.demo import learning_nights
+    from mirage.lab.learning.candidates import check_packages
+
+    check_packages(learning_nights.FAMILIES)
+    return learning_nights.PLAN, learning_nights.NODES
 
 
 def _compare_policies(

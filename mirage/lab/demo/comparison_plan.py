@@ -29,6 +29,8 @@ class ComparisonPlan:
     """Seconds between two chains. It does not divide a day, so chains begin at all hours of the
     day."""
     tick_s: int = 600
+    warm_up_days: int = WARM_UP_DAYS
+    """The chains begin so many days into the load."""
     longest_s: int = 60 * DAY_S
     """The comparison stops after this many seconds, even if chains still run."""
 

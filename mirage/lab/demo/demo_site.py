@@ -24,6 +24,7 @@ from mirage.provision.cluster_observer import Observer
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
 from mirage.service import database_setup, wiring
 from mirage.service.api_wiring import build_api_context
+from mirage.service.models_folder import prepare_models_folder
 from mirage.service.wiring import Service
 from mirage.service.worker import Intervals, Worker
 from mirage.twin.cache import TwinCache
@@ -60,9 +61,11 @@ class DemoSite:
     world: SimulatedCluster
 
     @classmethod
-    def create_in(cls, state: Path, world: SimulatedCluster, *, pin: bool) -> Self:
+    def create_in(
+        cls, state: Path, world: SimulatedCluster, *, pin: bool, learns: bool = False
+    ) -> Self:
         """Make the service's database in the folder `state`. `pin`: whether policies may pin
-        standbys."""
+        standbys. `learns`: whether the site has a folder for models of its own in `state`."""
         settings = _DemoSettings.model_validate(
             {
                 "cluster": {"name": world.params.name},
@@ -73,9 +76,12 @@ class DemoSite:
                     "user_overlap_node_h": 500,
                     "demote_error_h": 1e6,
                     "allow_pin": pin,
+                    "models_dir": state / "models" if learns else None,
                 },
             }
         )
+        if learns:
+            prepare_models_folder(settings)
         database_setup.upgrade_database(settings)
         store = Store(settings.database_url, durable=False)
         return cls(wiring.build_service(settings, world, store), world)

@@ -15,7 +15,7 @@ from mirage.database.chains import chains
 from mirage.database.chains.chains import HandoverRow
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
-from mirage.domain.handover import Handover
+from mirage.domain.handover import Handover, LinkPair
 from mirage.domain.time_units import DAY_S
 from mirage.lab.demo.comparison_plan import BASELINE, ComparisonPlan
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
@@ -111,11 +111,8 @@ def compute_outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[
     """
     by_policy: dict[str, dict[tuple[str, int], Handover]] = {}
     for row in rows:
-        assert row.predecessor.end is not None  # noqa: S101 - a hand-over is complete
-        assert row.successor.start is not None  # noqa: S101
         pair = (row.chain.chain_id[-_NUMBER_DIGITS:], row.successor.index)
-        handover = Handover(row.predecessor.end, row.successor.start)
-        by_policy.setdefault(row.chain.policy or BASELINE, {})[pair] = handover
+        by_policy.setdefault(row.chain.policy or BASELINE, {})[pair] = _build_handover(row)
     baseline = by_policy.get(BASELINE, {})
     return {
         name: _compute_outcome(
@@ -126,6 +123,31 @@ def compute_outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[
         for name, handovers in by_policy.items()
         if handovers.keys() & baseline.keys()
     }
+
+
+def compute_mean_outcomes(
+    rows: Sequence[HandoverRow], overlap_price: float
+) -> dict[str, PolicyOutcome]:
+    """Return the means by policy over all of these hand-overs, whichever chains they are of.
+
+    There is none if the baseline has no hand-over.
+    """
+    by_policy: dict[str, list[Handover]] = {}
+    for row in rows:
+        by_policy.setdefault(row.chain.policy or BASELINE, []).append(_build_handover(row))
+    baseline = by_policy.get(BASELINE)
+    if not baseline:
+        return {}
+    return {
+        name: _compute_outcome(handovers, baseline, overlap_price)
+        for name, handovers in by_policy.items()
+    }
+
+
+def _build_handover(row: HandoverRow) -> Handover:
+    handover = LinkPair(row.predecessor, row.successor).over
+    assert handover is not None  # noqa: S101 - a row is of a complete hand-over
+    return handover
 
 
 def _compute_outcome(

@@ -9,7 +9,7 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.history.workloads import replay, synthetic
 from mirage.lab.demo import policy_comparison
-from mirage.lab.demo.comparison_plan import PRESET, SEED, WARM_UP_DAYS, ComparisonPlan
+from mirage.lab.demo.comparison_plan import PRESET, SEED, ComparisonPlan
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.simulator.types import Params, SimJob
 
@@ -63,14 +63,15 @@ def build_scenario(
     trace: Path | None,
     cluster: Path | None,
     load_params: Callable[[Path], Params],
+    nodes: int = Params().nodes,
 ) -> Scenario:
     """Build the replay of `trace`, or without one a synthetic load.
 
-    `load_params` reads a cluster file. Raises InputError where the files and options name no load
-    that can be replayed.
+    `load_params` reads a cluster file; without one the cluster has `nodes` nodes. Raises InputError
+    where the files and options name no load that can be replayed.
     """
     if trace is None:
-        params = Params() if cluster is None else load_params(cluster)
+        params = Params(nodes=nodes) if cluster is None else load_params(cluster)
         load_preset = PRESET if preset is None else preset
         return _build_synthetic(load_preset, SEED if seed is None else seed, params)
     if preset is not None or seed is not None:
@@ -93,7 +94,9 @@ def choose_window(
     """
     _check_size(scenario, plan)
     start = (
-        scenario.first + WARM_UP_DAYS * DAY_S if begin is None else _resolve_begin(scenario, begin)
+        scenario.first + plan.warm_up_days * DAY_S
+        if begin is None
+        else _resolve_begin(scenario, begin)
     )
     stop = min(start + plan.longest_s if until is None else _to_epoch_s(until), scenario.last)
     if until is not None and stop <= start:

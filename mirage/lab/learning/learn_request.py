@@ -1,6 +1,7 @@
 """What a run of learning is asked for, and the two ends of it that are no faults."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirage.chains.notices.notices import Channel
@@ -43,6 +44,12 @@ class LearnRequest:
     """The kinds of model that are trained; empty: all whose packages are installed."""
     channels: tuple[Channel, ...] = ()
     """Where notices about models are sent."""
+    made_at: float = field(default_factory=time.monotonic)
+    """When the request was made, by `time.monotonic`."""
+
+    def read_clock(self) -> int:
+        """Return the time in epoch seconds, as `now` goes on: a simulated site has its own."""
+        return self.now + int(time.monotonic() - self.made_at)
 
     @property
     def site_name(self) -> str:

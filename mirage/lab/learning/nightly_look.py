@@ -1,7 +1,6 @@
 """The look of each night: whether there is a reason to learn, and the run, which the database
 keeps."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -186,6 +185,6 @@ def _finish_run(
 ) -> Document:
     with request.store.begin() as tx:
         learning_runs.finish_run(
-            tx, run_id, at=max(request.now, int(time.time())), state=state, document=document
+            tx, run_id, at=request.read_clock(), state=state, document=document
         )
     return {"run": run_id, "state": state.value} | document

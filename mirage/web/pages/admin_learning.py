@@ -10,7 +10,7 @@ from mirage.database.learning.challenges import Challenge, ChallengeState
 from mirage.errors import InputError
 from mirage.provision.learning.model_promoter import PromotionMode
 from mirage.reports import learning_status
-from mirage.reports.learning_status import explain_run
+from mirage.reports.learning_status import describe_material, explain_run
 from mirage.web.charts import accuracy_charts
 from mirage.web.pages import forms
 from mirage.web.pages.page_context import CurrentPage, PageContext
@@ -64,6 +64,7 @@ def collect_learning(page: PageContext) -> dict[str, Any]:
         "learning": status,
         "promotion_mode": _MODES[context.promotion_mode],
         "tradeoff": _draw_figures(status),
+        "describe_material": describe_material,
         "explain_run": explain_run,
         "describe_state": _describe_state,
     }

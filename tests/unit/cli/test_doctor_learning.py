@@ -27,7 +27,7 @@ def run(settings: Settings, state: RunState, *, days_ago: float = 0.5, error: st
         cluster_id = clusters.ensure_cluster(tx, settings.cluster.name)
         at = int(time() - days_ago * DAY_S)
         run_id = learning_runs.begin_run(tx, cluster_id, at=at, reason="no model")
-        document = {"error": error} if error else {"summary": "nothing was better"}
+        document = {"error": error} if error else {"sentence": "nothing was better"}
         learning_runs.finish_run(tx, run_id, at=at + 60, state=state, document=document)
 
 

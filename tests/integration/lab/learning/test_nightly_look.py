@@ -56,6 +56,16 @@ def challenged(
         yield site, model
 
 
+def test_a_run_ends_by_the_clock_of_its_site(tmp_path: Path) -> None:
+    with open_site(tmp_path) as site:
+        site.log_days(2)
+        site.look(2)
+        with site.store.read() as tx:
+            (run,) = learning_runs.read_runs(tx, 1, most=1)
+        assert run.ended_at is not None
+        assert 0 <= run.ended_at - (MONDAY + 2 * DAY_S) < DAY_S
+
+
 def test_a_night_ends_with_a_verdict(first_night: tuple[Path, dict[str, Any]]) -> None:
     folder, document = first_night
     assert document["state"] == "done"

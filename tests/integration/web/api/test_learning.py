@@ -85,7 +85,7 @@ def test_before_anything_was_learned_there_is_nothing(client: Client) -> None:
 def test_runs_and_figures_are_told(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         for at, document in (
-            (NOW - 500, {"figures": FIGURES, "summary": "1 was proposed"}),
+            (NOW - 500, {"figures": FIGURES, "sentence": "1 was proposed"}),
             (NOW - 300, {"error": "the disk is full"}),
         ):
             run_id = learning_runs.begin_run(tx, cluster_id, at=at, reason="a week passed")

@@ -199,7 +199,8 @@ def test_what_the_site_has_learned_is_shown_and_decided(
     with serving(sqlite_template, home, EMPTY, models_dir=tmp_path / "models") as site:
         with site.store.begin() as tx:
             run_id = learning_runs.begin_run(tx, site.cluster_id, at=NOW - 900, reason="no model")
-            document = {"figures": figures, "summary": "one is proposed"}
+            plan = {"weeks": 3, "handovers": 1084}
+            document = {"figures": figures, "sentence": "one is proposed", "plan": plan}
             learning_runs.finish_run(
                 tx, run_id, at=NOW - 300, state=RunState.DONE, document=document
             )
@@ -218,6 +219,7 @@ def test_what_the_site_has_learned_is_shown_and_decided(
             visitor.open("/admin")
             section = page.inner_text("#learning")
             assert "one is proposed" in section
+            assert "3 weeks, 1,084 hand-overs" in section
             assert "costs less than twin: <b>-0.3 h</b>" in section
             assert page.locator("#learned-scroll circle").count() == 4
             assert page.locator("#take-back").count() == 0
