@@ -15,7 +15,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.history.workloads.replay import Replay
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.episodes.generation import parallel
+from mirage.lab.blocks.local_processes import run_apart
 from mirage.lab.learning import candidates, site_replay, week_tables
 from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
 from mirage.lab.learning.chain_shapes import (
@@ -24,6 +24,7 @@ from mirage.lab.learning.chain_shapes import (
     choose_shapes,
     parse_shapes,
 )
+from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.history_facts import WEEK_S, HistoryFacts, count_days, list_weeks
 from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
 from mirage.lab.learning.run_budget import (
@@ -43,7 +44,9 @@ from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import LEAD_IN_S
+from mirage.lab.training.artefact_training import train_artefact
 from mirage.lab.training.trainers import FamilyName
+from mirage.lab.whole_files import remove_path
 from mirage.policies import registry
 from mirage.policies.registry import MODELS
 from mirage.reports.recommendation import LogWaits
@@ -208,7 +211,7 @@ class LearningRun:
         params = self._request.params
 
         def compare() -> Mapping[str, Any]:
-            return parallel.run_apart(site_replay.compare_site_waits, history, params, since)
+            return run_apart(site_replay.compare_site_waits, history, params, since)
 
         stage = self._folder.run / "waits.json"
         kept = compare() if self._scratch is not None else keep_stage(stage, compare)
@@ -244,6 +247,11 @@ class LearningRun:
         processes = min(self._request.budget.processes, len(missing))
         begun, done = time.monotonic(), 0
         reserved_s = min(plan.training_s, self._request.budget.wall_s / 2)
+
+        def measure_pace() -> None:
+            if self._request.executor.is_local:
+                self._paces.measure_tables(time.monotonic() - begun, done, processes)
+
         with self._output.show_progress("tables", points) as on_progress:
 
             def count_points(count: int) -> None:
@@ -251,7 +259,7 @@ class LearningRun:
                 done += count
                 on_progress(count)
                 if done < points and time.monotonic() > self._deadline - reserved_s:
-                    self._paces.measure_tables(time.monotonic() - begun, done, processes)
+                    measure_pace()
                     raise BudgetSpent(
                         f"The budget of {self._request.budget.wall_s / 3600:.1f} h is spent: "
                         f"{done} of {points} hand-overs are simulated, and the next run goes on."
@@ -261,10 +269,10 @@ class LearningRun:
                 missing,
                 self._request.params,
                 self._taken.workload.jobs,
-                processes,
+                self._request.executor,
                 count_points,
             )
-        self._paces.measure_tables(time.monotonic() - begun, done, processes)
+        measure_pace()
 
     def _train_and_judge(
         self,
@@ -302,6 +310,7 @@ class LearningRun:
                 self._output,
                 paces=self._paces,
                 deadline=self._deadline,
+                executor=self._request.executor,
             )
         names = [training.get_name(family) for family in trained]
         with self._time_stage("judging"):
@@ -413,13 +422,10 @@ class LearningRun:
                 week_tables.save_with_twin(table, path)
             family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
             note = f"learned from the history of {request.cluster}"
-            candidates.train_model(
-                family,
-                whole,
-                made,
+            train_artefact(
+                candidates.build_request(family, whole, made, is_final=True, note=note),
                 self._output,
-                is_final=True,
-                note=note,
+                UntilDeadline(request.executor, self._deadline),
             )
         return made, target
 
@@ -466,4 +472,4 @@ def _keep_candidate(made: Path, kept: Path) -> None:
         (path for path in kept.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
     )
     for old in versions[:-KEPT_VERSIONS]:
-        week_tables.remove_path(old)
+        remove_path(old)

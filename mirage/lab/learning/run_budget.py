@@ -10,8 +10,9 @@ from typing import Any
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
 from mirage.lab.learning.history_facts import ReplayedWeek, count_days
-from mirage.lab.learning.week_tables import TableUnit, write_whole
+from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.training.trainers import FamilyName
+from mirage.lab.whole_files import write_whole
 from mirage.observation import spec
 
 FEWEST_DAYS = 14
@@ -21,7 +22,6 @@ ENOUGH_WEEKS = 13
 """With a quarter of a year, more families are worth more than more weeks."""
 TREES = (FamilyName.XGBOOST, FamilyName.FOREST, FamilyName.ENSEMBLE)
 """In the order in which a short budget takes them."""
-AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 FINAL_TIMES = 2.0
 """The best family is fitted on four windows; to be judged, each is fitted on two."""
 CANDIDATE_CARD_DAYS, FINAL_CARD_DAYS = 14, 42

@@ -35,6 +35,7 @@ from mirage.lab.learning.run_folder import read_json, write_json
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
+from mirage.lab.whole_files import remove_path
 from mirage.policies import registry
 from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMode
@@ -124,7 +125,7 @@ class _Settling:
         settled = _Settled()
         sentences = settled.sentences
         for left in request.folder.path.glob(f"{_SCRATCH}*"):  # by a look that was killed
-            week_tables.remove_path(left)
+            remove_path(left)
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=request.folder.path) as name:
             scratch = Path(name)
             if champion is not None:
@@ -234,7 +235,7 @@ class _Settling:
                 missing,
                 request.params,
                 taken.workload.jobs,
-                request.budget.processes,
+                request.executor,
                 on_progress,
             )
         tables, owners = {}, []
