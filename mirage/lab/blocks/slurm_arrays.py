@@ -123,6 +123,8 @@ class _ArrayRun:
     reasons: set[str] = field(default_factory=set)
     is_answered: bool = True
     """Whether Slurm answered at the last look."""
+    wait_s: float = _FIRST_LOOK_S
+    """How long until the next look: longer, the longer nothing happens."""
     runner: CommandRunner = field(default_factory=CommandRunner)
 
     def __post_init__(self) -> None:
@@ -131,13 +133,9 @@ class _ArrayRun:
 
     def finish(self) -> None:
         """Look until no block is left."""
-        wait_s = _FIRST_LOOK_S
-        left = len(self.left)
         while not self._look():
-            wait_s = min(_LONGEST_LOOK_S, wait_s * 1.5)
-            if len(self.left) < left:
-                left, wait_s = len(self.left), _FIRST_LOOK_S
-            time.sleep(wait_s)
+            time.sleep(self.wait_s)
+            self.wait_s = min(_LONGEST_LOOK_S, self.wait_s * 1.5)
 
     def _look(self) -> bool:
         """Take in results, and submit what neither is made nor waits nor runs. Return whether all
@@ -197,6 +195,7 @@ class _ArrayRun:
                 continue
             remove_path(folder)
             self.left.remove(key)
+            self.wait_s = _FIRST_LOOK_S
             self.on_points(len(block.part))
 
     def _submit(self, keys: list[str]) -> None:
@@ -237,6 +236,7 @@ class _ArrayRun:
             self.ledger.withdraw(submission)
             raise
         self.ledger.settle(submission, array)
+        self.wait_s = _FIRST_LOOK_S
         for index, key in enumerate(batch):
             self.live[key] = QueuedTask(array, index, "None", submission.comment)
 
