@@ -2,6 +2,7 @@
 comes of it."""
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.lab.learning import site_replay, week_tables
 from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
+from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
@@ -235,7 +237,7 @@ class _Settling:
                 missing,
                 request.params,
                 taken.workload.jobs,
-                request.executor,
+                UntilDeadline(request.executor, time.monotonic() + request.budget.wall_s),
                 on_progress,
             )
         tables, owners = {}, []

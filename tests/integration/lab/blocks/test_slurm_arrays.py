@@ -1,10 +1,9 @@
 """Blocks made by arrays: the same bytes as here, whatever becomes of jobs, answers and the head."""
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,20 +15,7 @@ from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.blocks.slurm_arrays import MOST_TRIES, BlocksFailed, SlurmArrays
 from tests.support.blocks import text_blocks
 from tests.support.blocks.fake_slurm import FakeSlurm
-from tests.support.cluster.commands import FakeCommands
-from tests.support.paths import CHECKOUT
 from tests.support.patient import wait_until
-
-
-@pytest.fixture
-def slurm(
-    commands: FakeCommands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FakeSlurm]:
-    # Jobs import the makers of these tests.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT), *sys.path]))
-    fake = FakeSlurm(commands, tmp_path / "slurm")
-    yield fake
-    fake.end()
 
 
 class Head:
