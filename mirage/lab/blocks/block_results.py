@@ -62,7 +62,7 @@ class BlockResult:
         except OSError as error:
             if error.filename is not None and Path(error.filename).is_relative_to(self.folder):
                 raise BrokenResult(f"{error.filename}: {error.strerror}") from error
-            raise InputError(f"{target} cannot be written: {error.strerror}") from error
+            raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
         finally:
             for part in parts.values():
                 remove_path(part)

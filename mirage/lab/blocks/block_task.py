@@ -13,16 +13,22 @@ import contextlib
 import hashlib
 import os
 import pickle
+import time
 from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
 from mirage.lab.blocks.block_executor import MakerFactory
 from mirage.lab.blocks.block_results import write_result
+from mirage.lab.whole_files import remove_path
 
 INPUT = "input.pickle"
+_PREFIX = "blocks-"
+KEPT_S = 30 * DAY_S
+"""Works that nobody has gone on with for so long are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,9 @@ def save_input(folder: Path, create_maker: MakerFactory[Any]) -> Path:
 
     Raises InputError if it cannot be written.
     """
+    _remove_old_works(folder)
     pickled = pickle.dumps(create_maker)
-    work = folder / f"blocks-{hashlib.sha256(pickled).hexdigest()[:32]}"
+    work = folder / f"{_PREFIX}{hashlib.sha256(pickled).hexdigest()[:32]}"
     try:
         # It names users, whom PrivateData may hide from others.
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -78,6 +85,13 @@ def save_input(folder: Path, create_maker: MakerFactory[Any]) -> Path:
     except OSError as error:
         raise InputError(f"{work} cannot be written: {error.strerror}") from error
     return work
+
+
+def _remove_old_works(folder: Path) -> None:
+    for work in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - work.stat().st_mtime > KEPT_S:
+                remove_path(work)
 
 
 def load_input(work: Path) -> MakerFactory[Any]:

@@ -187,6 +187,7 @@ class _ArrayRun:
                 if result is None:
                     continue
                 if result.refusal is not None:
+                    remove_path(folder)  # the next command may find the cause mended
                     raise InputError(result.refusal)
                 result.place(block.path.parent)
             except BrokenResult as error:

@@ -88,6 +88,9 @@ def test_what_cannot_be_made_at_all_is_said_once_in_the_makers_words(
     with pytest.raises(InputError, match="the trace has changed"):
         head.make(text_blocks.begin(refusal="the trace has changed"), blocks)
     assert slurm.list_submitted() == [1]
+    with pytest.raises(InputError, match="the trace has changed"):
+        head.make(text_blocks.begin(refusal="the trace has changed"), blocks)
+    assert slurm.list_submitted() == [1, 1], "a new command asks anew"
 
 
 def test_an_array_of_which_sbatch_brought_no_answer_is_found_and_not_submitted_again(
