@@ -51,6 +51,7 @@ class BlockResult:
         names = sorted({name.split("/")[0] for name in self.sums})
         parts = {name: target / f".{name}.part" for name in names}
         try:
+            target.mkdir(parents=True, exist_ok=True)
             for name, part in parts.items():
                 _copy(self.folder / name, part)
             copied = dict(_sum_files(target, list(parts.values())))

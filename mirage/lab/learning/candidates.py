@@ -54,11 +54,14 @@ def list_families() -> list[FamilyName]:
     return [*trees, *agents]
 
 
-def check_packages(wanted: Sequence[FamilyName] = ()) -> list[FamilyName]:
+def check_packages(wanted: Sequence[FamilyName] = (), *, is_local: bool = True) -> list[FamilyName]:
     """Return the families that can be trained, of those that are wanted; none are named: all.
 
+    `is_local`: whether this machine trains. If not, what is wanted is taken to be possible there.
     Raises InputError if there is none.
     """
+    if wanted and not is_local:
+        return list(wanted)
     families = [family for family in list_families() if not wanted or family in wanted]
     if not families:
         raise InputError(

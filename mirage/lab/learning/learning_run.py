@@ -82,7 +82,7 @@ class LearningRun:
 
     def learn(self) -> Document:
         """Go through all stages, and return the document of the verdict."""
-        families = candidates.check_packages(self._request.families)
+        families = self._check_families()
         self._check_models_folder()
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
@@ -111,7 +111,7 @@ class LearningRun:
     def plan(self) -> RunPlan:
         """Read the history, choose the shapes, and plan the run. Raises NothingToLearn."""
         request = self._request
-        families = candidates.check_packages(self._request.families)
+        families = self._check_families()
         with self._time_stage("history"):
             history = self._folder.history
             if self._scratch is not None:
@@ -170,6 +170,10 @@ class LearningRun:
             yield
         finally:
             self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
+
+    def _check_families(self) -> list[FamilyName]:
+        request = self._request
+        return candidates.check_packages(request.families, is_local=request.executor.is_local)
 
     def _check_models_folder(self) -> None:
         """Raise InputError before the long work if no model could be put into use."""

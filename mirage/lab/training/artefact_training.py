@@ -48,14 +48,37 @@ def train_artefact(
     models = request.find_models()
     all_have_twin = all(table.twins is not None for table in tables)
     with_twin = all_have_twin if request.twin is None else request.twin
-    trainer = _create_trainer(request, models, twin=with_twin)
-    if with_twin:
-        for path, table in zip(request.paths, tables, strict=True):
-            add_twin_forecasts(path, table, output, executor)
-    if executor is not None and not executor.is_local:
+    if executor is None or executor.is_local:
+        trainer = _create_trainer(request, models, twin=with_twin)
+        if with_twin:
+            _ask_twin(request.paths, tables, output, executor)
+        _train_here(request, trainer, tables, output)
+    else:
+        # The packages for training are needed where it happens, and not here.
+        load_settings(request.settings)
+        if with_twin:
+            _ask_twin(request.paths, tables, output, executor)
         _warn_if_short(tables[0], output)
         train_models(train_artefact, [request], output, executor)
-        return _build_report(request)
+    return _build_report(request)
+
+
+def _ask_twin(
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
+    executor: BlockExecutor | None,
+) -> None:
+    for path, table in zip(paths, tables, strict=True):
+        add_twin_forecasts(path, table, output, executor)
+
+
+def _train_here(
+    request: TrainingRequest,
+    trainer: Trainer,
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
+) -> None:
     began = time.perf_counter()
     trained = trainer.train_model(tables, request, output)
     _warn_if_short(tables[0], output)
@@ -66,7 +89,6 @@ def train_artefact(
     }
     _save_artefact(request.out, card, trained.graph, trained.weights)
     trainer.clean_up()
-    return _build_report(request)
 
 
 def _build_report(request: TrainingRequest) -> dict[str, Any]:

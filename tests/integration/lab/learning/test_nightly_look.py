@@ -208,6 +208,9 @@ def test_without_packages_it_says_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(InputError, match=r"pip install 'mirage-provisioner\[trees\]'"):
         candidates.check_packages()
+    # Jobs elsewhere may have them.
+    dqn = [FamilyName.DQN]
+    assert candidates.check_packages(dqn, is_local=False) == dqn
 
 
 def test_a_folder_of_models_that_cannot_be_written_is_said_before_the_long_work(

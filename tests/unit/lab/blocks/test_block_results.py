@@ -25,7 +25,6 @@ def leave(making: Path) -> Path:
 
 
 def take(place: Path, target: Path) -> None:
-    target.mkdir()
     result = BlockResult.find(place)
     assert result is not None
     result.place(target)
