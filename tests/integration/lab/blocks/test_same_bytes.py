@@ -13,6 +13,7 @@ from mirage.lab.blocks.slurm_arrays import SlurmArrays
 from mirage.lab.learning import week_tables
 from mirage.lab.learning.chain_shapes import ChainShape
 from mirage.lab.learning.history_facts import WEEK_S, ReplayedWeek
+from mirage.lab.learning.week_tables import EVERY_S
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables import twin_tables
 from mirage.lab.training.trainers import FamilyName, TrainingRequest
@@ -20,7 +21,7 @@ from mirage.lab.training.training_blocks import TrainingMaker
 from mirage.policies.models.artefact import CARD, GRAPH
 from tests.support.blocks.fake_slurm import FakeSlurm
 from tests.support.episodes import small
-from tests.support.episodes.tables import DAY_S, HOUR_S, MONDAY
+from tests.support.episodes.tables import HOUR_S, MONDAY
 from tests.support.learning.site_log import LONG_S, build_params, build_site_jobs
 from tests.support.mirage_process import run
 from tests.support.training.queue_tables import queue_table
@@ -42,13 +43,14 @@ def test_weeks_for_learning_and_the_twins_answers_beside_them(
     slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     shape = ChainShape(partition="", nodes=2, time_limit_s=LONG_S)
-    weeks = [ReplayedWeek(MONDAY + n * WEEK_S, MONDAY + n * WEEK_S + DAY_S) for n in (1, 2)]
-    params, jobs = build_params(), build_site_jobs(17, a_day=6)
+    since = MONDAY + WEEK_S
+    weeks = [ReplayedWeek(since, since + EVERY_S)]
+    params, jobs = build_params(), build_site_jobs(10, a_day=4)
     counted: list[int] = []
     for name, executor in (("here", IN_THIS_PROCESS), ("jobs", build_executor(tmp_path))):
         units = week_tables.list_units(tmp_path / name, params, weeks, [shape])
         week_tables.make_units(units, params, jobs, executor, counted.append)
-    assert slurm.list_submitted() == [2]
+    assert slurm.list_submitted() == [1]
     assert sum_files(tmp_path / "here") == sum_files(tmp_path / "jobs")
     assert sum_files(tmp_path / "jobs")
     assert sum(counted) == 2 * sum(len(unit) for unit in units)

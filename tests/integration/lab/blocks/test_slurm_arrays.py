@@ -147,7 +147,7 @@ def test_a_head_that_is_killed_goes_on_with_the_array_that_it_left(
     head: Head, slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     killed = subprocess.Popen([sys.executable, "-c", HEAD, str(tmp_path)], start_new_session=True)
-    wait_until(lambda: list(head.shared.glob("blocks-*/results/.*")), "the jobs run")
+    wait_until(lambda: any(head.shared.glob("blocks-*/results/.*")), "the jobs run")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     (tmp_path / "gate").touch()

@@ -29,7 +29,9 @@ def test_an_input_that_was_changed_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_work_that_nobody_goes_on_with_is_removed(tmp_path: Path) -> None:
-    old, new = (block_task.save_input(tmp_path, partial(TextMaker, is_lost=x)) for x in (0, 1))
+    old, new = (
+        block_task.save_input(tmp_path, partial(TextMaker, is_lost=x)) for x in (False, True)
+    )
     long_ago = time.time() - block_task.KEPT_S - 1
     os.utime(old, (long_ago, long_ago))
     block_task.save_input(tmp_path, MAKER)
