@@ -41,6 +41,7 @@ from mirage.history.cluster_files.reader import load_cluster_file
 from mirage.history.formats.trace_file import open_trace
 from mirage.judging.owner_weighed_test import WeighedDifference
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.evaluation.policy_evaluation import (
     EvaluationRequest,
     has_learned_since,
@@ -184,6 +185,7 @@ class HomeSite:
             models=models,
             rules=LearnSettings(promote="auto"),
             budget=Budget(wall_s=self.budget_h * 3600, memory_gib=4, processes=self.processes),
+            executor=LocalProcesses(self.processes),
             now=now,
             families=self.families,
         )
@@ -248,7 +250,9 @@ class HomeSite:
         units = week_tables.list_units(self.folder / "learn", self.params, within, shapes)
         points = sum(len(unit.points) for unit in units if not unit.is_made)
         with output.show_progress("tables of judged weeks", points) as on_progress:
-            week_tables.make_units(units, self.params, jobs, self.processes, on_progress)
+            week_tables.make_units(
+                units, self.params, jobs, LocalProcesses(self.processes), on_progress
+            )
         loaded = week_tables.load_shape_tables(units)
         return {self.folder / f"{shape.folder}.npz": table for shape, table in loaded.items()}
 

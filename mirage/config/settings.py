@@ -286,6 +286,28 @@ class LearnSettings(_Section):
     itself; `off`: nobody."""
 
 
+class SlurmSettings(_Section):
+    """Sets what jobs ask for that `--executor slurm` submits (docs/admin/executor.md)."""
+
+    folder: Path | None = None
+    """A folder on a file system that the nodes share, in which the jobs read their input and leave
+    their results. Unset: there is no `--executor slurm`."""
+    partition: str = ""
+    """The partition of the jobs. Empty: Slurm's default."""
+    account: str = ""
+    """The account of the jobs. Empty: the user's default."""
+    qos: str = ""
+    """The QOS of the jobs. Empty: the user's default."""
+    time_limit_h: float = Field(2.0, gt=0)
+    """The time limit of each job; hours."""
+    memory_gib: float = Field(4.0, gt=0)
+    """The memory of each job; GiB."""
+    at_once: int = Field(64, ge=1)
+    """The tasks of one array that run at once, at most."""
+    python: Path | None = None
+    """The Python on the nodes that has Mirage. Unset: the one of the command, at the same path."""
+
+
 class NotifySettings(_Section):
     """Sets mail and webhook about events of chains (docs/admin/notify.md). Unset: no notices."""
 
@@ -388,6 +410,7 @@ class Settings(_Section):
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
     learn: LearnSettings = LearnSettings()
+    slurm: SlurmSettings = SlurmSettings()
     notify: NotifySettings = NotifySettings()
     quota: QuotaSettings = QuotaSettings()
     retention: RetentionSettings = RetentionSettings()

@@ -19,6 +19,7 @@ from mirage.cli.options import (
     check_finite,
     warn_of_local_times,
 )
+from mirage.cli.policies.executor_options import ExecutorName, ExecutorOption, build_executor
 from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_rows
 from mirage.cli.trace_source import FromDatabaseOption, open_trace_source, require_cluster_file
 from mirage.cli.ui.compile_notice import warn_if_compiling
@@ -104,6 +105,7 @@ def build_episode_table(
         int | None,
         typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
+    executor: ExecutorOption = ExecutorName.LOCAL,
     twin: Annotated[
         bool,
         typer.Option(
@@ -133,6 +135,7 @@ def build_episode_table(
     from mirage.lab.tables.table_report import build_table_report
     from mirage.lab.tables.twin_asking import add_twin_forecasts
 
+    blocks = build_executor(executor, jobs or count_cores(), config)
     source = context.with_resource(
         open_trace_source(trace, cluster, config, from_database=from_database)
     )
@@ -152,10 +155,10 @@ def build_episode_table(
     plan = build_plan(trace, params, replayed_jobs, settings, load, timezone or "")
     warn_if_compiling()
     started_at = time.perf_counter()
-    built = make_table(plan, out, jobs or count_cores())
+    built = make_table(plan, out, blocks)
     wall_s = time.perf_counter() - started_at
     if twin:
-        add_twin_forecasts(out, EpisodeTable.load(out), TERMINAL)
+        add_twin_forecasts(out, EpisodeTable.load(out), TERMINAL, blocks)
     warn_if_beyond_trace(out, built.table, TERMINAL)
     report = build_table_report(out, built, wall_s)
     if as_json:

@@ -12,6 +12,12 @@ from rich.console import Console
 
 from mirage.cli.cluster_file import load_site_params
 from mirage.cli.options import ConfigOption, JsonOption
+from mirage.cli.policies.executor_options import (
+    ExecutorName,
+    ExecutorOption,
+    GpusOption,
+    build_executor,
+)
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.learning_text import print_document
 from mirage.cli.ui.signals import end_like_ctrl_c
@@ -20,6 +26,7 @@ from mirage.lab.training.trainers import FamilyName
 
 if TYPE_CHECKING:
     from mirage.config.settings import Settings
+    from mirage.lab.blocks.block_executor import BlockExecutor
     from mirage.lab.learning.learn_request import LearnRequest
 
 app = typer.Typer()
@@ -69,6 +76,8 @@ def learn_from_history(
         int | None,
         typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
+    executor: ExecutorOption = ExecutorName.LOCAL,
+    gpus: GpusOption = 0,
     user: Annotated[
         bool,
         typer.Option("--user", help="Learn for your own service (`mirage serve --user`)."),
@@ -93,15 +102,18 @@ def learn_from_history(
     file does not fit, or if packages are missing.
     """
     from mirage.lab.learning.nightly_look import plan_learning, run_learning
+    from mirage.lab.tables.table_plan import count_cores
     from mirage.service.models_folder import prepare_models_folder
 
     settings = _load_settings(config, user=user)
+    processes = settings.slurm.at_once if executor is ExecutorName.SLURM else jobs or count_cores()
+    blocks = build_executor(executor, processes, settings, gpus), processes
     warn_if_compiling()
     with end_like_ctrl_c():
         if not dry_run:
             prepare_models_folder(settings)
         request = replace(
-            _build_request(settings, cluster, folder, budget, jobs),
+            _build_request(settings, cluster, folder, budget, blocks),
             is_forced=now,
             families=tuple(family or ()),
         )
@@ -130,17 +142,18 @@ def _build_request(
     cluster: Path | None,
     folder: Path | None,
     budget: str | None,
-    jobs: int | None,
+    blocks: "tuple[BlockExecutor, int]",
 ) -> "LearnRequest":
+    """Build the request. `blocks`: who makes them, and how many at once."""
     from mirage.lab.learning.learn_request import LearnRequest
     from mirage.lab.learning.run_budget import Budget
     from mirage.lab.learning.run_folder import RunFolder
     from mirage.lab.site_history import find_cluster_file
     from mirage.lab.tables.pair_options import parse_duration_s
-    from mirage.lab.tables.table_plan import count_cores
     from mirage.service import database_setup, notice_channels
 
     rules = settings.learn
+    executor, processes = blocks
     wall_s = rules.budget_h * 3600 if budget is None else parse_duration_s(budget, "--budget")
     return LearnRequest(
         cluster=settings.cluster.name,
@@ -149,7 +162,13 @@ def _build_request(
         folder=RunFolder(folder or rules.folder or settings.service.state_dir / "learn"),
         models=settings.models_dir,
         rules=rules,
-        budget=Budget(wall_s=wall_s, memory_gib=rules.memory_gib, processes=jobs or count_cores()),
+        budget=Budget(
+            wall_s=wall_s,
+            memory_gib=rules.memory_gib,
+            processes=processes,
+            is_local=executor.is_local,
+        ),
+        executor=executor,
         now=int(time.time()),
         channels=notice_channels.list_channels(settings.notify),
     )

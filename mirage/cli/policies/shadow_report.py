@@ -24,6 +24,7 @@ from mirage.cli.options import (
     get_models_folder,
     warn_of_local_times,
 )
+from mirage.cli.policies.executor_options import ExecutorName, ExecutorOption, build_executor
 from mirage.cli.policies.table_options import make_table, warn_of_unreplayed_rows
 from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.replay_rows import render_rows_table
@@ -133,6 +134,7 @@ def report_shadow(
         int | None,
         typer.Option(min=1, help="The number of processes. Default: one for each core."),
     ] = None,
+    executor: ExecutorOption = ExecutorName.LOCAL,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -182,7 +184,8 @@ def report_shadow(
         nodes=nodes or (),
         time_limit=time_limit,
     )
-    processes, models = jobs or count_cores(), get_models_folder(config)
+    blocks = build_executor(executor, jobs or count_cores(), config)
+    models = get_models_folder(config)
     site = (
         SiteHistory.from_config(config, cluster, load_site_params, _WITHOUT_SERVICE)
         if from_sacct is None
@@ -201,7 +204,8 @@ def report_shadow(
             folder=folder,
             models=models,
             overlap_price=overlap_price,
-            make_table=partial(make_table, processes=processes),
+            make_table=partial(make_table, executor=blocks),
+            executor=blocks,
             announce=_announce_table,
         )
         document = build_report(study, options, TERMINAL)

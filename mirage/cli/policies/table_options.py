@@ -18,20 +18,21 @@ from rich.progress import (
 
 if TYPE_CHECKING:
     from mirage.history.workloads import replay
+    from mirage.lab.blocks.block_executor import BlockExecutor
     from mirage.lab.episodes.generation.resumable_build import BuiltTable, TablePlan
 
 _AFTER_CTRL_C = 130
 """The exit code that shells report after Ctrl-C."""
 
 
-def make_table(plan: "TablePlan", out: Path, processes: int) -> "BuiltTable":
+def make_table(plan: "TablePlan", out: Path, executor: "BlockExecutor") -> "BuiltTable":
     """Build the table into `out` and show a bar. On Ctrl-C the done part is kept, exit code 130."""
     from mirage.lab.episodes.generation.resumable_build import build_table, count_kept_points
 
     total = len(plan.settings.start_points)
     try:
         with _show_progress(total) as on_progress:
-            return build_table(plan, out, processes, on_progress)
+            return build_table(plan, out, executor, on_progress)
     except KeyboardInterrupt:
         done = count_kept_points(plan, out)
         typer.echo(

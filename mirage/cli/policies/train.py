@@ -10,6 +10,12 @@ from rich.console import Console
 
 from mirage.cli.connection.suggestions import suggest_models
 from mirage.cli.options import ConfigOption, JsonOption, get_models_folder
+from mirage.cli.policies.executor_options import (
+    ExecutorName,
+    ExecutorOption,
+    GpusOption,
+    build_executor,
+)
 from mirage.cli.policies.figure_tables import render_metrics
 from mirage.cli.ui.study_output import TERMINAL
 from mirage.lab.training.trainers import (
@@ -74,6 +80,8 @@ def train_policy(
             metavar="TEXT", help="A note for the model's card, such as whose data were used."
         ),
     ] = "",
+    executor: ExecutorOption = ExecutorName.LOCAL,
+    gpus: GpusOption = 0,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,8 +99,10 @@ def train_policy(
     docs/research/train.md and docs/research/agents.md explain the models and the figures. Do not
     give tables of validation weeks.
     """
+    from mirage.lab.tables.table_plan import count_cores
     from mirage.lab.training.artefact_training import train_artefact
 
+    blocks = build_executor(executor, count_cores(), config, gpus)
     request = TrainingRequest(
         family=family,
         paths=words,
@@ -107,7 +117,7 @@ def train_policy(
         note=note,
     )
     try:
-        report = train_artefact(request, TERMINAL)
+        report = train_artefact(request, TERMINAL, blocks)
     except InterruptedTraining as stopped:
         typer.echo(
             f"mirage: {stopped.stages} stages are kept: run the same command again to go on",

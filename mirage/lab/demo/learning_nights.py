@@ -9,6 +9,7 @@ from mirage.database.learning import challenges
 from mirage.database.learning.challenges import Challenge, ChallengeState
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.demo.comparison_plan import BASELINE, ComparisonPlan
 from mirage.lab.demo.demo_site import DemoSite
 from mirage.lab.demo.policy_comparison import (
@@ -161,6 +162,7 @@ class LearningNights:
                 memory_gib=rules.memory_gib,
                 processes=count_cores(),
             ),
+            executor=LocalProcesses(count_cores()),
             now=now,
             families=self.families,
         )

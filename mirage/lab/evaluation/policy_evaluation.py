@@ -17,6 +17,7 @@ from mirage.judging.evaluation import HandoverOutcomes
 from mirage.judging.policy_runner import OWN_PLAN, PlayedHandovers, Terms
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.judging.table_set import check_distinct
+from mirage.lab.blocks.block_executor import BlockExecutor
 from mirage.lab.evaluation.auto_choices import AutoChoiceCounter
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import warn_if_beyond_trace
@@ -56,6 +57,8 @@ class EvaluationRequest:
     """How often a link that starts early may give its nodes back."""
     guarded: bool = True
     """Whether the default max-overlap bounds how early a link may start."""
+    executor: BlockExecutor | None = None
+    """Who asks the twin where a table lacks its answers. None: a process for each core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def run_evaluation(request: EvaluationRequest, output: StudyOutput) -> Evaluatio
     check_distinct([table.metadata for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
-    ask_twin_if_needed(policies.values(), paths, tables, output)
+    ask_twin_if_needed(policies.values(), paths, tables, output, request.executor)
     _warn_if_trained_on(policies.values(), paths, tables, output)
     terms = Terms(
         overlap_price=request.overlap_price, returns=request.most_returns, guarded=request.guarded

@@ -14,6 +14,7 @@ from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError, MirageError
 from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.block_executor import BlockExecutor
 from mirage.lab.evaluation.evaluation_document import compute_figures
 from mirage.lab.evaluation.policy_evaluation import (
     ORACLE,
@@ -21,8 +22,8 @@ from mirage.lab.evaluation.policy_evaluation import (
     has_learned_since,
     run_evaluation,
 )
+from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.run_budget import (
-    AGENTS,
     CANDIDATE_CARD_DAYS,
     FINAL_CARD_DAYS,
     TREES,
@@ -31,7 +32,8 @@ from mirage.lab.learning.run_budget import (
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.training.artefact_training import train_artefact
 from mirage.lab.training.metrics.time_splits import NEWER
-from mirage.lab.training.trainers import FamilyName, TrainingRequest
+from mirage.lab.training.trainers import AGENTS, FamilyName, TrainingRequest
+from mirage.lab.training.training_blocks import train_models
 from mirage.policies import registry
 from mirage.policies.models.artefact import read_card
 from mirage.policies.models.model_policy import ModelPolicy
@@ -54,11 +56,14 @@ def list_families() -> list[FamilyName]:
     return [*trees, *agents]
 
 
-def check_packages(wanted: Sequence[FamilyName] = ()) -> list[FamilyName]:
+def check_packages(wanted: Sequence[FamilyName] = (), *, is_local: bool = True) -> list[FamilyName]:
     """Return the families that can be trained, of those that are wanted; none are named: all.
 
+    `is_local`: whether this machine trains. If not, what is wanted is taken to be possible there.
     Raises InputError if there is none.
     """
+    if wanted and not is_local:
+        return list(wanted)
     families = [family for family in list_families() if not wanted or family in wanted]
     if not families:
         raise InputError(
@@ -89,19 +94,10 @@ class CandidateTraining:
     def get_folder(self, family: FamilyName) -> Path:
         return self.models / f"{_CANDIDATE}{family}" / self.version
 
-    def train_candidate(self, family: FamilyName, output: StudyOutput) -> None:
-        """Train a family on the tables, judged on one window of its own for the card; a finished
-        one stays."""
+    def build_request(self, family: FamilyName) -> TrainingRequest:
+        """Build the request to train a family, judged on one window of its own for the card."""
         out = self.get_folder(family)
-        if not out.exists():
-            train_model(
-                family,
-                self.tables,
-                out,
-                output,
-                is_final=False,
-                note=self.note,
-            )
+        return build_request(family, self.tables, out, is_final=False, note=self.note)
 
 
 def train_candidates(
@@ -111,12 +107,19 @@ def train_candidates(
     *,
     paces: Paces,
     deadline: float,
+    executor: BlockExecutor,
 ) -> list[FamilyName]:
-    """Train the families, and return those that were trained.
+    """Train the families, and return those that were trained; a finished one stays.
 
-    A family for which no time is left until `deadline` (`time.monotonic`) is left out, with a note;
-    the first one is always trained.
+    Jobs of another machine train all at once. Raises BudgetSpent if they are not done by then.
+    Here one comes after the other: a family for which no time is left until `deadline`
+    (`time.monotonic`) is left out, with a note; the first one is always trained.
     """
+    if not executor.is_local:
+        new = [family for family in families if not training.get_folder(family).exists()]
+        requests = [training.build_request(family) for family in new]
+        train_models(train_artefact, requests, output, UntilDeadline(executor, deadline))
+        return list(families)
     trained: list[FamilyName] = []
     handovers = sum(map(len, training.tables.values()))
     share = compute_judged_share(training.tables.values(), CANDIDATE_CARD_DAYS)
@@ -128,7 +131,8 @@ def train_candidates(
             continue
         begun = time.monotonic()
         is_new = not training.get_folder(family).exists()
-        training.train_candidate(family, output)
+        if is_new:
+            train_artefact(training.build_request(family), output)
         trained.append(family)
         if is_new:
             judging_s = read_card(training.get_folder(family))["judging_s"]
@@ -137,19 +141,18 @@ def train_candidates(
     return trained
 
 
-def train_model(
+def build_request(
     family: FamilyName,
     tables: Mapping[Path, EpisodeTable],
     out: Path,
-    output: StudyOutput,
     *,
     is_final: bool,
     note: str,
-) -> None:
-    """Train a model into the folder `out`, models/NAME/VERSION, which does not exist yet. The
-    card of a final model is judged on more days than a candidate's."""
+) -> TrainingRequest:
+    """Build the request to train a model into the folder `out`, models/NAME/VERSION, which does not
+    exist yet. The card of a final model is judged on more days than a candidate's."""
     days = FINAL_CARD_DAYS if is_final else CANDIDATE_CARD_DAYS
-    request = TrainingRequest(
+    return TrainingRequest(
         family=family,
         paths=list(tables),
         out=out,
@@ -158,7 +161,6 @@ def train_model(
         judged_share=compute_judged_share(tables.values(), days),
         note=note,
     )
-    train_artefact(request, output)
 
 
 def compute_judged_share(tables: Iterable[EpisodeTable], days: int) -> float:

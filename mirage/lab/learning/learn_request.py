@@ -8,6 +8,7 @@ from mirage.chains.notices.notices import Channel
 from mirage.config.settings import LearnSettings
 from mirage.database.schema.engine import Store
 from mirage.errors import MirageError
+from mirage.lab.blocks.block_executor import BlockExecutor
 from mirage.lab.learning.run_budget import Budget
 from mirage.lab.learning.run_folder import RunFolder
 from mirage.lab.training.trainers import FamilyName
@@ -37,6 +38,8 @@ class LearnRequest:
     """The folder of models that the service decides with."""
     rules: LearnSettings
     budget: Budget
+    executor: BlockExecutor
+    """Who makes the tables, and trains."""
     now: int
     """Epoch seconds."""
     is_forced: bool = False

@@ -17,7 +17,7 @@ from mirage.errors import InputError
 from mirage.history.workloads.replay import Replay
 from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
-from mirage.lab.episodes.generation import parallel
+from mirage.lab.blocks.local_processes import run_apart
 from mirage.lab.learning import candidates, site_replay, week_tables
 from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
 from mirage.lab.learning.chain_shapes import (
@@ -26,6 +26,7 @@ from mirage.lab.learning.chain_shapes import (
     choose_shapes,
     parse_shapes,
 )
+from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.history_facts import WEEK_S, HistoryFacts, count_days, list_weeks
 from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
 from mirage.lab.learning.run_budget import (
@@ -47,7 +48,9 @@ from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import LEAD_IN_S
+from mirage.lab.training.artefact_training import train_artefact
 from mirage.lab.training.trainers import FamilyName
+from mirage.lab.whole_files import remove_path
 from mirage.policies import registry
 from mirage.policies.registry import MODELS
 from mirage.reports.recommendation import LogWaits
@@ -82,7 +85,7 @@ class LearningRun:
 
     def learn(self) -> Document:
         """Go through all stages, and return the document of the verdict."""
-        families = candidates.check_packages(self._request.families)
+        families = self._check_families()
         self.check_models_folder()
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
@@ -111,7 +114,7 @@ class LearningRun:
     def plan(self) -> RunPlan:
         """Read the history, choose the shapes, and plan the run. Raises NothingToLearn."""
         request = self._request
-        families = candidates.check_packages(self._request.families)
+        families = self._check_families()
         with self._time_stage("history"):
             history = self._folder.history
             if self._scratch is not None:
@@ -180,6 +183,10 @@ class LearningRun:
         finally:
             self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
 
+    def _check_families(self) -> list[FamilyName]:
+        request = self._request
+        return candidates.check_packages(request.families, is_local=request.executor.is_local)
+
     def check_models_folder(self) -> None:
         """Raise InputError before the long work if no model could be put into use."""
         models = self._request.models
@@ -220,7 +227,7 @@ class LearningRun:
         params = self._request.params
 
         def compare() -> Mapping[str, Any]:
-            return parallel.run_apart(site_replay.compare_site_waits, history, params, since)
+            return run_apart(site_replay.compare_site_waits, history, params, since)
 
         stage = self._find_stage(self._folder.run / "waits.json")
         kept = (read_json(stage) or compare()) if self._scratch else keep_stage(stage, compare)
@@ -256,6 +263,11 @@ class LearningRun:
         processes = min(self._paces.count_processes(self._request.budget), len(missing))
         begun, done = time.monotonic(), 0
         reserved_s = min(plan.training_s, self._request.budget.wall_s / 2)
+
+        def measure_pace() -> None:
+            if self._request.executor.is_local:
+                self._paces.measure_tables(time.monotonic() - begun, done, processes)
+
         with self._output.show_progress("tables", points) as on_progress:
 
             def count_points(count: int) -> None:
@@ -263,18 +275,19 @@ class LearningRun:
                 done += count
                 on_progress(count)
                 if done < points and time.monotonic() > self._request.budget.deadline - reserved_s:
-                    self._paces.measure_tables(time.monotonic() - begun, done, processes)
+                    measure_pace()
                     raise self._end_for_now(f"{done} of {points} hand-overs are simulated")
 
             week_tables.make_units(
                 missing,
                 self._request.params,
                 self._taken.workload.jobs,
-                processes,
+                self._paces.bound_executor(self._request.executor, self._request.budget),
                 count_points,
             )
-        self._paces.measure_tables(time.monotonic() - begun, done, processes)
-        self._paces.measure_process(_read_peak_gib(resource.RUSAGE_CHILDREN))
+        measure_pace()
+        if self._request.executor.is_local:
+            self._paces.measure_process(_read_peak_gib(resource.RUSAGE_CHILDREN))
 
     def _end_for_now(self, progress: str) -> BudgetSpent:
         hours = self._request.budget.wall_s / 3600
@@ -318,6 +331,7 @@ class LearningRun:
                 self._output,
                 paces=self._paces,
                 deadline=self._request.budget.deadline,
+                executor=self._request.executor,
             )
         self._measure_memory(plan)
         names = [training.get_name(family) for family in trained]
@@ -441,13 +455,10 @@ class LearningRun:
             for path, table in whole.items():
                 week_tables.save_with_twin(table, path)
             note = f"learned from the history of {request.cluster}"
-            candidates.train_model(
-                family,
-                whole,
-                made,
+            train_artefact(
+                candidates.build_request(family, whole, made, is_final=True, note=note),
                 self._output,
-                is_final=True,
-                note=note,
+                UntilDeadline(request.executor, request.budget.deadline),
             )
         return made, target
 
@@ -504,4 +515,4 @@ def _keep_candidate(made: Path, kept: Path) -> None:
         (path for path in kept.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
     )
     for old in versions[:-KEPT_VERSIONS]:
-        week_tables.remove_path(old)
+        remove_path(old)

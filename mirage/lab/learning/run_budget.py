@@ -10,9 +10,12 @@ from typing import Any
 
 from mirage.domain.time_units import DAY_S
 from mirage.errors import InputError
+from mirage.lab.blocks.block_executor import BlockExecutor
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.learning.history_facts import ReplayedWeek, count_days
-from mirage.lab.learning.week_tables import TableUnit, write_whole
+from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.training.trainers import FamilyName
+from mirage.lab.whole_files import write_whole
 from mirage.observation import spec
 
 FEWEST_DAYS = 14
@@ -22,7 +25,6 @@ ENOUGH_WEEKS = 13
 """With a quarter of a year, more families are worth more than more weeks."""
 TREES = (FamilyName.XGBOOST, FamilyName.FOREST, FamilyName.ENSEMBLE)
 """In the order in which a short budget takes them."""
-AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 FINAL_TIMES = 2.0
 """The best family is fitted on four windows; to be judged, each is fitted on two."""
 CANDIDATE_CARD_DAYS, FINAL_CARD_DAYS = 14, 42
@@ -97,8 +99,15 @@ class Paces:
         self.gib[_TRAINING] = max(0.1, peak_gib - _estimate_gib(units))
         self._save()
 
+    def bound_executor(self, executor: BlockExecutor, budget: "Budget") -> BlockExecutor:
+        """Return the executor, with no more processes of this machine than have memory."""
+        return LocalProcesses(self.count_processes(budget)) if executor.is_local else executor
+
     def count_processes(self, budget: "Budget") -> int:
-        """Count the processes that make tables: as many as there is memory for beside this one."""
+        """Count the processes that make tables: on this machine, as many as there is memory for
+        beside this one."""
+        if not budget.is_local:
+            return budget.processes
         beside = budget.memory_gib / self.gib[_PROCESS] - 1
         return max(1, min(budget.processes, int(beside)))
 
@@ -140,6 +149,8 @@ class Budget:
     wall_s: float
     memory_gib: float
     processes: int
+    is_local: bool = True
+    """Whether the processes are of this machine, and share `memory_gib`."""
     begun: float = field(default_factory=time.monotonic)
     """Since when time is spent, on the clock of `time.monotonic`: models are judged, kernels are
     compiled and the history is read before there is a plan."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import InputError, MirageError
-from mirage.lab.learning.week_tables import write_whole
+from mirage.lab.whole_files import write_whole
 
 OLDEST_RUN_S = 36 * 3600
 """A run that began longer ago is not gone on with: its history is no longer the newest."""

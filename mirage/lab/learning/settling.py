@@ -27,6 +27,7 @@ from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evaluation
 from mirage.lab.learning import site_replay, week_tables
 from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
+from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.forecast_losses import measure_losses
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
@@ -36,6 +37,7 @@ from mirage.lab.learning.run_folder import PACES, read_json, write_json
 from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
+from mirage.lab.whole_files import remove_path
 from mirage.policies import registry
 from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMode
@@ -126,7 +128,7 @@ class _Settling:
         settled = _Settled()
         sentences = settled.sentences
         for left in request.folder.path.glob(f"{_SCRATCH}*"):  # by a look that was killed
-            week_tables.remove_path(left)
+            remove_path(left)
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=request.folder.path) as name:
             scratch = Path(name)
             if champion is not None:
@@ -233,12 +235,14 @@ class _Settling:
         )
         missing = [unit for unit in (*samples, *owned) if not unit.is_made]
         points = sum(len(unit.points) for unit in missing)
+        paces = Paces.load(folder / PACES)
+        executor = paces.bound_executor(request.executor, request.budget)
         with self.output.show_progress("tables of newer days", points) as on_progress:
             week_tables.make_units(
                 missing,
                 request.params,
                 taken.workload.jobs,
-                Paces.load(folder / PACES).count_processes(request.budget),
+                UntilDeadline(executor, request.budget.deadline),
                 on_progress,
             )
         tables, owners = {}, []

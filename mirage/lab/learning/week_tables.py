@@ -6,7 +6,6 @@ so its file does not depend on what is stored later.
 
 import hashlib
 import json
-import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,15 +19,15 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
 from mirage.judging.table.pair_settings import PairSettings
-from mirage.lab.episodes.generation import parallel
+from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
 from mirage.lab.episodes.generation.builder import EpisodeBuilder, describe_table
-from mirage.lab.episodes.generation.parallel import PointsCallback
 from mirage.lab.episodes.generation.resumable_build import NoEpisodes, TablePlan, build_table
 from mirage.lab.learning.chain_shapes import ChainShape
 from mirage.lab.learning.history_facts import ReplayedWeek
 from mirage.lab.site_history import BEFORE_S
 from mirage.lab.tables.twin_tables import build_request, make_twin_table
 from mirage.lab.training.dataset import compute_known_at
+from mirage.lab.whole_files import remove_path, write_whole
 from mirage.observation import spec
 from mirage.simulator.types import Params, SimJob
 from mirage.twin import table_forecasts
@@ -53,6 +52,9 @@ class TableUnit:
     handovers: tuple[int, ...] = ()
     """The start points, ascending, if the table is of the site's own hand-overs; else there is one
     every EVERY_S."""
+
+    def __len__(self) -> int:
+        return len(self.points)
 
     @property
     def settings(self) -> PairSettings:
@@ -105,7 +107,7 @@ def make_units(
     units: Sequence[TableUnit],
     params: Params,
     jobs: Sequence[SimJob],
-    processes: int,
+    executor: BlockExecutor,
     on_points: PointsCallback,
 ) -> None:
     """Make the tables that are not there yet, in the order given. `jobs` ascend by submission.
@@ -117,9 +119,7 @@ def make_units(
     missing = {unit.path: unit for unit in units if not unit.is_made}
     for path in missing:
         _make_folder(path.parent)
-    begin = partial(_UnitMaker, params, jobs, missing)
-    left = {path: unit.points for path, unit in missing.items()}
-    parallel.make_blocks(begin, left, processes, on_points)
+    executor.make_blocks(partial(_UnitMaker, params, jobs), missing, on_points)
 
 
 def load_shape_tables(units: Iterable[TableUnit]) -> dict[ChainShape, EpisodeTable]:
@@ -176,16 +176,14 @@ def remove_old_tables(folder: Path, units: Iterable[TableUnit]) -> None:
 class _UnitMaker:
     """One process: it makes whole tables."""
 
-    def __init__(
-        self, params: Params, jobs: Sequence[SimJob], units: Mapping[Path, TableUnit]
-    ) -> None:
+    def __init__(self, params: Params, jobs: Sequence[SimJob]) -> None:
         self._params = params
         self._jobs = jobs
-        self._units = units
 
-    def make_block(self, path: Path, points: range) -> int:
-        """Make the table `path` and the twin's answers, and return the number of start points."""
-        unit = self._units[path]
+    def make_block(self, path: Path, part: TableUnit) -> Sequence[Path]:
+        """Make the table `path` and the twin's answers, or the file that says that the week gave no
+        episode."""
+        unit = replace(part, path=path)
         jobs = select_segment(self._jobs, unit)
         plan = build_unit_plan(self._params, jobs, unit)
         _remove_stale_blocks(path, plan)
@@ -193,10 +191,10 @@ class _UnitMaker:
             table = _find_made_table(path, plan) or _build_unit_table(unit, plan)
         except NoEpisodes as error:
             write_whole(path.with_suffix(_NOTHING), f"{error}\n")
-            return len(points)
-        request = build_request(table, self._params, jobs)
-        make_twin_table(request, table_forecasts.get_twin_path(path))
-        return len(points)
+            return [path.with_suffix(_NOTHING)]
+        twin = table_forecasts.get_twin_path(path)
+        make_twin_table(build_request(table, self._params, jobs), twin)
+        return [path, twin]
 
 
 def select_segment(jobs: Sequence[SimJob], unit: TableUnit) -> Sequence[SimJob]:
@@ -220,20 +218,6 @@ def build_unit_plan(params: Params, jobs: Sequence[SimJob], unit: TableUnit) -> 
         trace_sha256=hashlib.sha256(repr((jobs, unit.handovers)).encode()).hexdigest(),
     )
     return TablePlan(params, jobs, unit.settings, about)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file, whole or not at all. Raises InputError if that is impossible."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _build_unit_table(unit: TableUnit, plan: TablePlan) -> EpisodeTable:
@@ -285,14 +269,6 @@ def _remove_stale_blocks(path: Path, plan: TablePlan) -> None:
     for folder in path.parent.glob(f".{path.name}.*"):
         if folder.is_dir() and plan.fingerprint[:16] not in folder.name:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_path(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _make_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from mirage.errors import InputError
 from mirage.history.workloads import replay
 from mirage.judging.policy_runner import OWN_PLAN
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.block_executor import BlockExecutor
 from mirage.lab.episodes.generation.resumable_build import BuiltTable, TablePlan
 from mirage.lab.evaluation.policy_evaluation import (
     ORACLE,
@@ -49,6 +50,8 @@ class ShadowStudy:
     models: Path
     overlap_price: float
     make_table: Callable[[TablePlan, Path], BuiltTable]
+    executor: BlockExecutor
+    """Who asks the twin."""
     announce: Callable[[int, int, str], None]
     """Called before each table is made, with its number, the number of tables, and the name of
     its pair."""
@@ -129,6 +132,7 @@ def _evaluate_tables(study: ShadowStudy, tables: Tables, output: StudyOutput) ->
         names=JUDGED,
         models=study.models,
         overlap_price=study.overlap_price,
+        executor=study.executor,
     )
     evaluation = run_evaluation(request, output)
     pairs = [pair for pair, _, _ in tables]

@@ -11,6 +11,8 @@ from mirage.errors import InputError
 from mirage.history.workloads import replay
 from mirage.history.workloads.load_scaling import scale_load
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.block_executor import BlockExecutor
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import count_cores
 from mirage.lab.tables.twin_tables import build_request, make_twin_table
@@ -24,6 +26,7 @@ def ask_twin_if_needed(
     paths: Sequence[Path],
     tables: Sequence[EpisodeTable],
     output: StudyOutput,
+    executor: BlockExecutor | None = None,
 ) -> None:
     """Ask the twin if one of the policies needs it.
 
@@ -35,15 +38,19 @@ def ask_twin_if_needed(
         return
     for path, table in zip(paths, tables, strict=True):
         try:
-            add_twin_forecasts(path, table, output)
+            add_twin_forecasts(path, table, output, executor)
         except InputError as error:
             if any(policy.name != AUTO for policy in twin_policies):
                 raise
             output.warn(str(error))
 
 
-def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> None:
+def add_twin_forecasts(
+    path: Path, table: EpisodeTable, output: StudyOutput, executor: BlockExecutor | None = None
+) -> None:
     """Add the twin's forecasts to the table, and keep them in a file beside it.
+
+    `executor`: who makes them. None: a process for each core.
 
     Raises InputError if the trace is missing or has changed.
     """
@@ -57,7 +64,7 @@ def add_twin_forecasts(path: Path, table: EpisodeTable, output: StudyOutput) -> 
         table.twins = make_twin_table(
             build_request(table, params, jobs),
             table_forecasts.get_twin_path(path),
-            count_cores(),
+            executor or LocalProcesses(count_cores()),
             on_handovers,
         )
 

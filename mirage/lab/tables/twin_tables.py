@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.judging.table.pair_settings import PAIR_USER, PairSettings
-from mirage.lab.episodes.generation import parallel
-from mirage.lab.episodes.generation.parallel import PointsCallback
+from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
+from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.episodes.generation.replay import TraceReplay
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import Params, SimJob
@@ -43,7 +43,7 @@ class TwinTableRequest:
 def make_twin_table(
     request: TwinTableRequest,
     out: Path,
-    processes: int = 0,
+    executor: BlockExecutor = IN_THIS_PROCESS,
     on_handovers: PointsCallback = lambda _: None,
 ) -> TwinForecasts:
     """Ask the twin and write `out`. `on_handovers` is called with each count of newly finished
@@ -59,7 +59,7 @@ def make_twin_table(
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
     missing_blocks = {path: rows for path, rows in blocks.items() if not path.exists()}
     on_handovers(len(request.start_point) - sum(map(len, missing_blocks.values())))
-    parallel.make_blocks(partial(_TwinBlockMaker, request), missing_blocks, processes, on_handovers)
+    executor.make_blocks(partial(_TwinBlockMaker, request), missing_blocks, on_handovers)
     forecasts = table_forecasts.join_forecasts([TwinForecasts.load(path) for path in blocks])
     forecasts.save(out)
     shutil.rmtree(folder)
@@ -116,12 +116,12 @@ class _TwinBlockMaker:
         self._question_step = table_forecasts.compute_question_step(len(instants))
         self._asked_s = instants[:: self._question_step].tolist()
 
-    def make_block(self, path: Path, points: range) -> int:
-        starts = [self._request.start_point[row] for row in points]
+    def make_block(self, path: Path, part: range) -> Sequence[Path]:
+        starts = [self._request.start_point[row] for row in part]
         answers = np.array([self._forecast_start_point(point) for point in starts], dtype=np.int32)
         starts_at = np.array(starts, dtype=np.int64)
         TwinForecasts(self._request.pair, starts_at, self._question_step, answers).save(path)
-        return len(starts)
+        return [path]
 
     def _forecast_start_point(self, point: int) -> list[NDArray[np.int32]]:
         """Return the quantiles of the wait at each asked instant, [A][19], in seconds."""

@@ -8,6 +8,7 @@ from typing import Any
 from mirage.domain.time_units import MINUTE_S
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.block_executor import BlockExecutor
 from mirage.lab.output_check import check_makeable
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import warn_if_beyond_trace
@@ -15,22 +16,27 @@ from mirage.lab.tables.twin_asking import add_twin_forecasts
 from mirage.lab.training.dataset import FEWEST_INSTANTS
 from mirage.lab.training.settings import load_settings
 from mirage.lab.training.trainers import (
+    AGENTS,
     AgentTrainer,
     EncoderName,
-    FamilyName,
     Trainer,
     TrainingRequest,
     TreeTrainer,
 )
+from mirage.lab.training.training_blocks import train_models
 from mirage.policies import registry
+from mirage.policies.models.artefact import GRAPH, read_card
 
-_AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 _REPORTED = ("encoder", "wall_s", "seed", "fit", "parity", "metrics")
 """Keys of the card that the report shows."""
 
 
-def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, Any]:
+def train_artefact(
+    request: TrainingRequest, output: StudyOutput, executor: BlockExecutor | None = None
+) -> dict[str, Any]:
     """Train a model, save it, and return a report.
+
+    `executor`: who asks the twin where that is needed, and trains. None: this machine.
 
     Raises InputError if the request cannot be met, and InterruptedTraining after Ctrl-C.
     """
@@ -42,10 +48,37 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
     models = request.find_models()
     all_have_twin = all(table.twins is not None for table in tables)
     with_twin = all_have_twin if request.twin is None else request.twin
-    trainer = _create_trainer(request, models, twin=with_twin)
-    if with_twin:
-        for path, table in zip(request.paths, tables, strict=True):
-            add_twin_forecasts(path, table, output)
+    if executor is None or executor.is_local:
+        trainer = _create_trainer(request, models, twin=with_twin)
+        if with_twin:
+            _ask_twin(request.paths, tables, output, executor)
+        _train_here(request, trainer, tables, output)
+    else:
+        # The packages for training are needed where it happens, and not here.
+        load_settings(request.settings)
+        if with_twin:
+            _ask_twin(request.paths, tables, output, executor)
+        _warn_if_short(tables[0], output)
+        train_models(train_artefact, [request], output, executor)
+    return _build_report(request)
+
+
+def _ask_twin(
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
+    executor: BlockExecutor | None,
+) -> None:
+    for path, table in zip(paths, tables, strict=True):
+        add_twin_forecasts(path, table, output, executor)
+
+
+def _train_here(
+    request: TrainingRequest,
+    trainer: Trainer,
+    tables: Sequence[EpisodeTable],
+    output: StudyOutput,
+) -> None:
     began = time.perf_counter()
     trained = trainer.train_model(tables, request, output)
     _warn_if_short(tables[0], output)
@@ -56,10 +89,14 @@ def train_artefact(request: TrainingRequest, output: StudyOutput) -> dict[str, A
     }
     _save_artefact(request.out, card, trained.graph, trained.weights)
     trainer.clean_up()
+
+
+def _build_report(request: TrainingRequest) -> dict[str, Any]:
+    card = read_card(request.out)
     return {
         "out": str(request.out),
         "family": str(request.family),
-        "bytes": len(trained.graph),
+        "bytes": (request.out / GRAPH).stat().st_size,
         **{key: card[key] for key in _REPORTED if key in card},
     }
 
@@ -98,7 +135,7 @@ def _build_chain_key(table: EpisodeTable) -> tuple[object, ...]:
 def _create_trainer(request: TrainingRequest, models: Path, *, twin: bool) -> Trainer:
     family, seed = request.family, request.seed
     settings = load_settings(request.settings)
-    if family in _AGENTS:
+    if family in AGENTS:
         init = request.init
         start = None if init is None else registry.resolve_folder(init, models)
         encoder = request.encoder or EncoderName.MLP

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirage.lab.training.agents.checkpoints import TrainingCheckpoints
     from mirage.lab.training.trees.tree_families import Family
 
-TREES, AGENTS = "trees", "train"
+TREES, TORCH = "trees", "train"
 """The extras with the packages that trees and agents are trained with."""
 
 
@@ -39,6 +39,9 @@ class FamilyName(StrEnum):
     ENSEMBLE = "ensemble"
     DQN = "dqn"
     POLICY_GRADIENT = "policy-gradient"
+
+
+AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 
 
 class EncoderName(StrEnum):
@@ -187,7 +190,7 @@ class AgentTrainer:
             from mirage.lab.training.agents.agent_card import StartingAgent  # noqa: PLC0415 - an extra
             from mirage.lab.training.agents.agent_training import AgentPlan  # noqa: PLC0415 - an extra
         except ImportError:
-            raise make_packages_error(AGENTS) from None
+            raise make_packages_error(TORCH) from None
         self._start: StartingAgent | None = None
         if init is not None:
             self._start = StartingAgent.from_folder(init, family, encoder, twin=twin)
@@ -296,5 +299,5 @@ def _hash_twin_forecasts(table: EpisodeTable) -> str | None:
 
 
 def make_packages_error(extra: str) -> InputError:
-    """Make the error that names the extra with the missing packages: TREES or AGENTS."""
+    """Make the error that names the extra with the missing packages: TREES or TORCH."""
     return InputError(f"training needs more packages: pip install 'mirage-provisioner[{extra}]'")

@@ -14,6 +14,7 @@ from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.history.formats.trace_file import open_trace
 from mirage.history.ingest.trace_import import import_trace
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.learning.learn_request import LearnRequest
 from mirage.lab.learning.nightly_look import run_learning
 from mirage.lab.learning.run_budget import Budget
@@ -47,6 +48,7 @@ class Site:
             "models": self.folder / "models",
             "rules": LearnSettings(),
             "budget": Budget(wall_s=7200, memory_gib=4, processes=2),
+            "executor": LocalProcesses(2),
             "families": (FamilyName.XGBOOST,),
             "now": MONDAY + day * DAY_S,
         }

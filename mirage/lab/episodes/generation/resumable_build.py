@@ -14,9 +14,9 @@ from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
 from mirage.judging.table.metadata import TableMetadata
 from mirage.judging.table.pair_settings import PairSettings
-from mirage.lab.episodes.generation import parallel
+from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
+from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.episodes.generation.builder import EpisodeBuilder
-from mirage.lab.episodes.generation.parallel import PointsCallback
 from mirage.simulator.types import Params, SimJob
 
 BLOCK = 12
@@ -58,7 +58,10 @@ class BuiltTable:
 
 
 def build_table(
-    plan: TablePlan, out: Path, processes: int = 0, on_points: PointsCallback = lambda _: None
+    plan: TablePlan,
+    out: Path,
+    executor: BlockExecutor = IN_THIS_PROCESS,
+    on_points: PointsCallback = lambda _: None,
 ) -> BuiltTable:
     """Make the table and write it to `out`. `on_points` is called with the number of finished start
     points.
@@ -73,7 +76,7 @@ def build_table(
         missing_blocks = _list_missing_blocks(plan, out)
         kept_points = _count_points(plan) - sum(map(len, missing_blocks.values()))
         on_points(kept_points)
-        parallel.make_blocks(partial(_TableBlockMaker, plan), missing_blocks, processes, on_points)
+        executor.make_blocks(partial(_TableBlockMaker, plan), missing_blocks, on_points)
         table = join_tables([EpisodeTable.load(path) for path in _list_blocks(plan, out)])
         if len(table):
             table.save(out)
@@ -147,6 +150,6 @@ class _TableBlockMaker:
         self._plan = plan
         self._builder = EpisodeBuilder(plan.params, plan.jobs, plan.settings)
 
-    def make_block(self, path: Path, points: range) -> int:
-        self._builder.build_table(points, self._plan.metadata).save(path)
-        return len(points)
+    def make_block(self, path: Path, part: range) -> Sequence[Path]:
+        self._builder.build_table(part, self._plan.metadata).save(path)
+        return [path]

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import InputError
-from mirage.lab.episodes.generation import parallel, resumable_build
+from mirage.lab.blocks.block_executor import PointsCallback
+from mirage.lab.blocks.local_processes import LocalProcesses
+from mirage.lab.episodes.generation import resumable_build
 from mirage.lab.episodes.generation.builder import describe_table
 from mirage.lab.episodes.generation.resumable_build import TablePlan, build_table
 from tests.support.episodes import small
@@ -27,7 +29,7 @@ class Interrupted(Exception):
     """As Ctrl-C would."""
 
 
-def interrupted(after: int) -> parallel.PointsCallback:
+def interrupted(after: int) -> PointsCallback:
     heard = []
 
     def told(done: int) -> None:
@@ -65,7 +67,7 @@ def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None
     with pytest.raises(Interrupted):
         build_table(plan(), out, on_points=interrupted(after=12))
     heard: list[int] = []
-    made = build_table(plan(), out, processes=2, on_points=heard.append)
+    made = build_table(plan(), out, LocalProcesses(2), heard.append)
     assert made.kept_points == 12
     assert sorted(heard) == [6, 12, 12]
     assert out.read_bytes() == whole.read_bytes()

@@ -17,6 +17,7 @@ from mirage.domain.chain import ChainId, LinkState
 from mirage.errors import InputError
 from mirage.lab.learning import candidates
 from mirage.lab.learning.run_folder import move_folder
+from mirage.lab.training.trainers import FamilyName
 from mirage.policies import registry
 from tests.support.chains import make_chain, make_link
 from tests.support.episodes.tables import DAY_S, MONDAY
@@ -156,6 +157,9 @@ def test_without_packages_it_says_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(InputError, match=r"pip install 'mirage-provisioner\[trees\]'"):
         candidates.check_packages()
+    # Jobs elsewhere may have them.
+    dqn = [FamilyName.DQN]
+    assert candidates.check_packages(dqn, is_local=False) == dqn
 
 
 def test_a_folder_of_models_that_cannot_be_written_is_said_before_the_long_work(

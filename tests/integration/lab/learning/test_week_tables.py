@@ -7,6 +7,7 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.learning import week_tables
 from mirage.lab.learning.chain_shapes import ChainShape
 from mirage.lab.learning.history_facts import WEEK_S, ReplayedWeek
@@ -28,7 +29,7 @@ def jobs() -> list[SimJob]:
 
 def make(folder: Path, jobs: list[SimJob], *weeks: ReplayedWeek) -> list[TableUnit]:
     units = week_tables.list_units(folder, build_params(), weeks, [SHAPE])
-    week_tables.make_units(units, build_params(), jobs, 0, lambda _: None)
+    week_tables.make_units(units, build_params(), jobs, LocalProcesses(), lambda _: None)
     return units
 
 
@@ -50,7 +51,7 @@ def test_the_same_week_is_the_same_file_whatever_comes_later(
 def test_what_is_made_is_not_made_again(units: list[TableUnit], jobs: list[SimJob]) -> None:
     counted: list[int] = []
     before = [unit.path.stat().st_mtime_ns for unit in units]
-    week_tables.make_units(units, build_params(), jobs, 0, counted.append)
+    week_tables.make_units(units, build_params(), jobs, LocalProcesses(), counted.append)
     assert counted == []
     assert [unit.path.stat().st_mtime_ns for unit in units] == before
 
@@ -97,7 +98,7 @@ def test_what_is_learned_from_was_known_before_what_is_judged(
 def test_own_hand_overs_are_replayed_where_they_began(tmp_path: Path, jobs: list[SimJob]) -> None:
     starts = [FIRST.since + 5000, FIRST.since + 90_000, SECOND.until]
     own = week_tables.list_own_units(tmp_path, build_params(), [FIRST], {SHAPE: starts})
-    week_tables.make_units(own, build_params(), jobs, 0, lambda _: None)
+    week_tables.make_units(own, build_params(), jobs, LocalProcesses(), lambda _: None)
     table = EpisodeTable.load(own[0].path)
     assert table.start_point.tolist() == starts[:2]
     assert table.twins is not None

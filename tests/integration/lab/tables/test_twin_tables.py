@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mirage.lab.blocks.local_processes import LocalProcesses
 from mirage.lab.tables import twin_tables
 from tests.support.episodes import small
 
@@ -24,7 +25,7 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
     ]
     table = small.build_episodes(params, jobs, small.settings(every_s=5000))
     asking = twin_tables.build_request(table, params, jobs, samples=10)
-    whole = twin_tables.make_twin_table(asking, tmp_path / "whole.twin.npz", 1)
+    whole = twin_tables.make_twin_table(asking, tmp_path / "whole.twin.npz", LocalProcesses(1))
     done = []
 
     def told(count: int) -> None:
@@ -33,8 +34,8 @@ def test_an_interrupted_run_ends_as_a_whole_one(tmp_path: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", 1, told)
-    resumed = twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", 1)
+        twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", LocalProcesses(1), told)
+    resumed = twin_tables.make_twin_table(asking, tmp_path / "cut.twin.npz", LocalProcesses(1))
     np.testing.assert_array_equal(resumed.quantile_s, whole.quantile_s)
-    by_two = twin_tables.make_twin_table(asking, tmp_path / "two.twin.npz", 2)
+    by_two = twin_tables.make_twin_table(asking, tmp_path / "two.twin.npz", LocalProcesses(2))
     np.testing.assert_array_equal(by_two.quantile_s, whole.quantile_s)

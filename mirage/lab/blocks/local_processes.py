@@ -1,4 +1,4 @@
-"""Makes blocks of start points in several processes. Each process replays the trace for itself."""
+"""Makes blocks in processes of this machine. Each process does the common work for itself."""
 
 import multiprocessing
 import os
@@ -7,50 +7,58 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-PointsCallback = Callable[[int], None]
+from mirage.lab.blocks.block_executor import (
+    BlockMaker,
+    MakerFactory,
+    Part,
+    PointsCallback,
+)
+
 Result = TypeVar("Result")
 
 
-class BlockMaker(Protocol):
-    """The replay of one process. It makes blocks in the order of time."""
+@dataclass(frozen=True, slots=True)
+class LocalProcesses:
+    """Makes blocks in so many processes."""
 
-    def make_block(self, path: Path, points: range) -> int:
-        """Write the block, whole or not at all, and return its number of start points."""
+    processes: int = 0
+    """0: in this process. A command that a person may end with Ctrl-C needs another process, since
+    an interrupt within a compiled function is a SystemError, or worse."""
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def make_blocks(
+        self,
+        create_maker: MakerFactory[Part],
+        missing_blocks: Mapping[Path, Part],
+        on_points: PointsCallback,
+        *,
+        may_use_gpus: bool = False,  # noqa: ARG002 - processes use what the machine has
+    ) -> None:
+        if not missing_blocks:
+            return
+        if self.processes < 1:
+            maker = create_maker()
+            for path, part in missing_blocks.items():
+                maker.make_block(path, part)
+                on_points(len(part))
+            return
+        with _open_pool(create_maker, min(self.processes, len(missing_blocks))) as pool:
+            # Handed out in the order of time: each process only ever moves its replay forward.
+            futures = [
+                pool.submit(_make_in_worker, path, part) for path, part in missing_blocks.items()
+            ]
+            _gather_results(futures, on_points)
 
 
-MakerFactory = Callable[[], BlockMaker]
-"""Creates a block maker. It is pickled, since it is sent to other processes."""
-
-
-def make_blocks(
-    create_maker: MakerFactory,
-    missing_blocks: Mapping[Path, range],
-    processes: int,
-    on_points: PointsCallback,
-) -> None:
-    """Make each block. `on_points` is called with the number of its start points when a block is
-    finished.
-
-    `processes`: 0 for this process. A command that a person may end with Ctrl-C needs another
-    process, since an interrupt within a compiled function is a SystemError, or worse.
-    """
-    if not missing_blocks:
-        return
-    if processes < 1:
-        maker = create_maker()
-        for path, points in missing_blocks.items():
-            on_points(maker.make_block(path, points))
-        return
-    with _open_pool(create_maker, min(processes, len(missing_blocks))) as pool:
-        # Handed out in the order of time: each process only ever moves its replay forward.
-        futures = [
-            pool.submit(_make_in_worker, path, points) for path, points in missing_blocks.items()
-        ]
-        _gather_results(futures, on_points)
+IN_THIS_PROCESS = LocalProcesses()
 
 
 def run_apart(function: Callable[..., Result], *arguments: object) -> Result:
@@ -59,7 +67,7 @@ def run_apart(function: Callable[..., Result], *arguments: object) -> Result:
         return pool.submit(function, *arguments).result()
 
 
-def _begin_nothing() -> BlockMaker:
+def _begin_nothing() -> BlockMaker[Any]:
     raise AssertionError("no block is made")
 
 
@@ -75,19 +83,19 @@ def _gather_results(futures: Sequence["Future[int]"], on_points: PointsCallback)
 
 
 @contextmanager
-def _open_pool(create_maker: MakerFactory, processes: int) -> Iterator[ProcessPoolExecutor]:
+def _open_pool(create_maker: MakerFactory[Any], processes: int) -> Iterator[ProcessPoolExecutor]:
     # Not forked: a progress bar is a thread, and a fork would take its locks along.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _init_worker, (create_maker,)) as pool:
         yield pool
 
 
-_maker_factories: list[MakerFactory] = []
-_makers: list[BlockMaker] = []
+_maker_factories: list[MakerFactory[Any]] = []
+_makers: list[BlockMaker[Any]] = []
 """The block maker of a child process, made when it is first needed."""
 
 
-def _init_worker(create_maker: MakerFactory) -> None:
+def _init_worker(create_maker: MakerFactory[Any]) -> None:
     # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
     # are written whole or not at all: the one under way is lost, the others are kept.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -104,7 +112,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _make_in_worker(path: Path, points: range) -> int:
+def _make_in_worker(path: Path, part: Any) -> int:
     if not _makers:
         _makers.append(_maker_factories[0]())
-    return _makers[0].make_block(path, points)
+    _makers[0].make_block(path, part)
+    return len(part)

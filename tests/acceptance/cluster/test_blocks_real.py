@@ -1,0 +1,173 @@
+"""Blocks made by arrays of a real Slurm: the same bytes as here, whoever is killed meanwhile."""
+
+import hashlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from mirage.config.settings import SlurmSettings
+from mirage.errors import ClusterRefused
+from mirage.lab.blocks.block_executor import BlockExecutor, MakerFactory
+from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
+from mirage.lab.blocks.slurm_arrays import SlurmArrays
+from mirage.lab.episodes.generation.builder import describe_table
+from mirage.lab.episodes.generation.resumable_build import TablePlan, build_table
+from tests.support.blocks import text_blocks
+from tests.support.episodes import small
+from tests.support.episodes.tables import HOUR_S
+from tests.support.fixtures.slurm import testbed_with
+from tests.support.paths import CHECKOUT
+from tests.support.slurm_testbed import Testbed, TestbedSettings
+
+# A job that Slurm queues again waits for as long as a credential lives.
+SOON = TestbedSettings(extra=("AuthInfo=cred_expire=5",))
+pytestmark = [pytest.mark.slurm, testbed_with(SOON)]
+
+BLOCKS = 3
+
+
+@pytest.fixture
+def folder(
+    testbed: Testbed, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder that the nodes see. Jobs get the variables of this process."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT), *sys.path]))
+    made = tmp_path_factory.mktemp("blocks")
+    yield made
+    testbed.cancel_all()
+    shutil.rmtree(made)
+
+
+def build_executor(folder: Path, **settings: object) -> SlurmArrays:
+    chosen = {"folder": folder / "shared", "memory_gib": 0.5, "time_limit_h": 0.2} | settings
+    return SlurmArrays(SlurmSettings.model_validate(chosen), logging.getLogger(__name__).warning)
+
+
+def make(executor: BlockExecutor, maker: MakerFactory[range], folder: Path, count: int) -> None:
+    """Make text blocks, and compare them with those made here."""
+    made, here = (text_blocks.list_blocks(folder / name, count) for name in ("made", "here"))
+    executor.make_blocks(maker, made, lambda _: None)
+    IN_THIS_PROCESS.make_blocks(text_blocks.begin(), here, lambda _: None)
+    assert text_blocks.read_blocks(made) == text_blocks.read_blocks(here)
+
+
+def list_tasks(testbed: Testbed, states: str = "R") -> list[str]:
+    """The tasks in these states: job id, node."""
+    words = ["squeue", "-h", "-r", "-n", "mirage-blocks", "-t", states, "-o", "%i %N"]
+    return testbed.run(words).stdout.splitlines()
+
+
+def test_an_episode_table_has_the_same_sum_as_one_made_here(folder: Path) -> None:
+    params, jobs = small.params(), small.trace(1, jobs=30)
+    settings = small.settings(
+        time_limit_s=1800, every_s=HOUR_S, until=small.START_POINT + 13 * HOUR_S
+    )
+    plan = TablePlan(params, jobs, settings, describe_table(params, settings))
+    assert len(plan.blocks) == 2
+    sums = []
+    for executor in (IN_THIS_PROCESS, build_executor(folder)):
+        build_table(plan, folder / "E.npz", executor)
+        sums.append(hashlib.sha256((folder / "E.npz").read_bytes()).hexdigest())
+        (folder / "E.npz").unlink()
+    assert sums[0] == sums[1]
+    assert list((folder / "shared").iterdir()) == []
+
+
+def start_head(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a command that waits for blocks whose jobs wait for the file `gate`."""
+    words = [sys.executable, "-m", __name__, str(folder)]
+    return subprocess.Popen(words, cwd=CHECKOUT, start_new_session=True)
+
+
+def main(folder: Path) -> None:
+    blocks: Mapping[Path, range] = text_blocks.list_blocks(folder / "made", BLOCKS)
+    maker = text_blocks.begin(gate=folder / "gate")
+    build_executor(folder).make_blocks(maker, blocks, lambda _: None)
+
+
+def test_a_node_is_killed_in_the_middle_and_its_blocks_are_made_elsewhere(
+    testbed: Testbed, folder: Path
+) -> None:
+    head = start_head(folder)
+    testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
+    task, node = list_tasks(testbed)[0].split()
+    os.kill(testbed.daemons()[f"slurmd-{node}"], signal.SIGKILL)
+    down = ["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed by a test"]
+    testbed.run(down)
+    # Where the processes of the lost job live on, they write nothing any more.
+    (folder / "gate").touch()
+    assert head.wait(timeout=600) == 0
+    blocks = text_blocks.list_blocks(folder / "made", BLOCKS)
+    IN_THIS_PROCESS.make_blocks(
+        text_blocks.begin(), text_blocks.list_blocks(folder / "here", BLOCKS), lambda _: None
+    )
+    here = text_blocks.list_blocks(folder / "here", BLOCKS)
+    assert text_blocks.read_blocks(blocks) == text_blocks.read_blocks(here)
+    assert testbed.job(int(task.partition("_")[0])) is not None
+
+
+def test_a_head_is_killed_and_the_next_one_goes_on_with_its_array(
+    testbed: Testbed, folder: Path
+) -> None:
+    head = start_head(folder)
+    testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
+    head.send_signal(signal.SIGKILL)
+    head.wait()
+    before = list_tasks(testbed)
+    (folder / "gate").touch()
+    make(build_executor(folder), text_blocks.begin(gate=folder / "gate"), folder, BLOCKS)
+    arrays = {task.partition("_")[0] for task in before}
+    assert len(arrays) == 1
+    shown = testbed.run(["sacct", "-n", "-X", "-P", "--name=mirage-blocks", "-o", "JobID"]).stdout
+    after = {line.partition("_")[0] for line in shown.split()}
+    assert max(map(int, after)) == int(arrays.pop())
+
+
+def test_an_account_without_an_association_is_refused_in_a_sentence(folder: Path) -> None:
+    blocks = text_blocks.list_blocks(folder / "made", 2)
+    executor = build_executor(folder, account="nobody-has-it")
+    with pytest.raises(ClusterRefused, match=r"Invalid account.*needs an association"):
+        executor.make_blocks(text_blocks.begin(), blocks, lambda _: None)
+
+
+@pytest.fixture
+def few_jobs(testbed: Testbed) -> Iterator[None]:
+    """Root may have two tasks in the queue."""
+    words = ["sacctmgr", "-i", "modify", "user", "root", "set"]
+    testbed.run([*words, "MaxSubmitJobs=2"])
+    yield
+    testbed.run([*words, "MaxSubmitJobs=-1"])
+
+
+@pytest.mark.usefixtures("few_jobs")
+def test_more_blocks_than_the_account_may_submit_are_made_by_and_by(folder: Path) -> None:
+    make(build_executor(folder), text_blocks.begin(), folder, 5)
+
+
+def test_an_array_of_which_sbatch_brought_no_answer_is_not_submitted_again(
+    testbed: Testbed, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, once = shutil.which("sbatch"), folder / "once"
+    (folder / "bin").mkdir()
+    script = folder / "bin" / "sbatch"
+    script.write_text(
+        f'#!/bin/sh\n[ -e {once} ] && exec {real} "$@"\n{real} "$@" > {once}\n'
+        "echo 'sbatch: error: Batch job submission failed: Socket timed out' >&2\nexit 1\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    make(build_executor(folder), text_blocks.begin(), folder, BLOCKS)
+    (array,) = [int(word) for word in once.read_text().split() if word.isdigit()]
+    newest = testbed.run(["squeue", "-h", "-t", "all", "-o", "%A", "--sort=-i"]).stdout.split()
+    assert max(map(int, newest)) < array + BLOCKS + 1
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

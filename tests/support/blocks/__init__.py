@@ -1,0 +1,1 @@
+"""Tiny blocks, and a Slurm of shell scripts that runs them."""

@@ -1,0 +1,55 @@
+"""The input of a work: known by its sum, and not kept for ever."""
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mirage.lab.blocks import block_task
+from mirage.lab.blocks.block_task import BlockTask
+from tests.support.blocks.text_blocks import TextMaker
+
+MAKER = partial(TextMaker)
+
+
+def test_the_same_input_has_the_same_folder_which_others_may_not_read(tmp_path: Path) -> None:
+    work = block_task.save_input(tmp_path / "shared", MAKER)
+    assert block_task.save_input(tmp_path / "shared", MAKER) == work
+    assert block_task.save_input(tmp_path / "shared", partial(TextMaker, is_lost=True)) != work
+    assert work.stat().st_mode & 0o077 == 0
+
+
+def test_an_input_that_was_changed_is_not_run(tmp_path: Path) -> None:
+    work = block_task.save_input(tmp_path, MAKER)
+    (work / block_task.INPUT).write_bytes(b"something else")
+    with pytest.raises(OSError, match="not what was saved"):
+        block_task.load_input(work)
+
+
+def test_a_work_that_nobody_goes_on_with_is_removed(tmp_path: Path) -> None:
+    old, new = (
+        block_task.save_input(tmp_path, partial(TextMaker, is_lost=x)) for x in (False, True)
+    )
+    long_ago = time.time() - block_task.KEPT_S - 1
+    os.utime(old, (long_ago, long_ago))
+    block_task.save_input(tmp_path, MAKER)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_job_takes_over_what_the_one_before_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = block_task.save_input(tmp_path, MAKER)
+    left = work / "results" / ".key.6-0"
+    left.mkdir()
+    (left / "stage").touch()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    BlockTask(work, "key", "block.txt", range(2))()
+    assert not left.exists(), "the job before would write on"
+    assert sorted(path.name for path in (work / "results" / "key").iterdir()) == [
+        "block.txt",
+        "manifest.json",
+        "stage",
+    ]
