@@ -137,8 +137,10 @@ def judge_status(status: Status, planned: Optional[int]) -> Report:
     lines = status.lines
     reason = next((name for name in MARKERS if name in lines), "")
     sentences = ["%s: %s" % (name, lines[name]) for name in MARKERS if lines.get(name)]
-    sentences += ["the service refuses the chain: %s" % (lines["service"],)] * ("service" in lines)
-    sentences += [lines["plan"]] * ("plan" in lines)
+    if "service" in lines:
+        sentences.append("the service refuses the chain: %s" % (lines["service"],))
+    if "plan" in lines:
+        sentences.append(lines["plan"])
     if reason == "paused":
         sentences.append("`mirage-link resume CHAIN` goes on, once the cause is removed")
         return Report(PAUSED, status.links, sentences)
