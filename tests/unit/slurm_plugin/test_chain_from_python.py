@@ -261,18 +261,6 @@ def test_where_the_service_knows_less_the_files_say_it(
     assert scene.chain.explain()
 
 
-def test_a_peer_that_is_not_known_to_be_the_service_is_not_believed(
-    scene: Scene, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MIRAGE_URL", service.url)
-    service.answers = [ANSWER | {"state": "finished"}]
-    fetch = scene.program.request.fetch_answer
-    monkeypatch.setattr(
-        scene.program.request, "fetch_answer", lambda *words: (*fetch(*words)[:2], False)
-    )
-    assert scene.chain.state == "active"
-
-
 def test_a_chain_of_its_own_asks_no_service(
     scene: Scene, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
