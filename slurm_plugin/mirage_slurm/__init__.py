@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "ChainError", "Link", "submit"]
 
 
-class _Package(type(sys)):
+class _Package(type(sys)):  # type: ignore[misc]
     """This package with names that are loaded at their first use: PEP 562 for Python 3.6 too."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> object:
         if name not in __all__:
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
         from mirage_slurm.api import chain, submission

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from mirage_slurm.api import reports
 from mirage_slurm.api.reports import ACTIVE, Link, Report
 from mirage_slurm.client import request
+from mirage_slurm.client.service import Unreachable
 from mirage_slurm.planner import slurm_jobs
 from mirage_slurm.wrapper.carrier import PLUGIN
 from mirage_slurm.wrapper.resubmission import CurrentLink
@@ -75,7 +76,7 @@ class Chain(object):
         lines += report.sentences
         for link in report.links:
             job = "no job yet" if link.job_id is None else "job %d" % (link.job_id,)
-            lines.append("link %d (%s): %s" % (link.index, job, link.note))
+            lines.append("link %d (%s): %s" % (link.number, job, link.note))
         lines += self._fetch_decisions()
         return "\n".join(map(_make_printable, lines))
 
@@ -131,7 +132,7 @@ class Chain(object):
         try:
             code, body, is_known = request.fetch_answer(path, os.environ)
             answer = json.loads(body.decode("utf-8"))
-        except (request.Unreachable, OSError, ValueError):
+        except (Unreachable, OSError, ValueError):
             return None
         return answer if code == 200 and is_known and isinstance(answer, dict) else None
 
@@ -150,7 +151,7 @@ class Chain(object):
         path = "%s/%s/cancel" % (request.PATH, self.id)
         try:
             request.send_request("POST", path, b"", os.environ, ["Content-Length: 0"])
-        except (request.Unreachable, OSError):
+        except (Unreachable, OSError):
             pass
 
     # --- the chain's own files, and Slurm --------------------------------------------------------

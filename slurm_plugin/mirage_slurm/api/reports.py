@@ -15,12 +15,12 @@ BY_USER = "by "  # a `stop` that somebody wrote with mirage-link begins so
 class Link(NamedTuple):
     """A link of a chain.
 
-    `index` counts from 1. `job_id` is None where nobody knows the job. `state` is pending, running
+    `number` counts from 1. `job_id` is None where nobody knows the job. `state` is pending, running
     or ended. `end_state` is Slurm's word for the end (COMPLETED, TIMEOUT, ...); it is empty before the
     end, and where nobody knows. `note` says the same in words, and why the link waits.
     """
 
-    index: int
+    number: int
     job_id: Optional[int]
     state: str
     end_state: str
@@ -89,16 +89,16 @@ def read_status(text: str) -> Status:
         name, tab, rest = line.partition("\t")
         if tab and name.startswith("link "):
             job, _, condition = rest.partition("\t")
-            number, job_number = name[len("link ") :], job.partition(" ")[2]
-            if number.isdigit():
-                job_id = int(job_number) if job_number.isdigit() else None
-                links.append(_read_condition(int(number), job_id, condition))
+            digits, job_digits = name[len("link ") :], job.partition(" ")[2]
+            if digits.isdigit():
+                job_id = int(job_digits) if job_digits.isdigit() else None
+                links.append(_read_condition(int(digits), job_id, condition))
         elif tab:
             lines[name] = rest
     return Status(links, lines)
 
 
-def _read_condition(index: int, job_id: Optional[int], condition: str) -> Link:
+def _read_condition(number: int, job_id: Optional[int], condition: str) -> Link:
     """Return the link of one line; `describe_link` in mirage-link writes the conditions."""
     state, end_state = ENDED, ""
     if condition.startswith(("running", "suspended", "waits for ")):
@@ -109,7 +109,7 @@ def _read_condition(index: int, job_id: Optional[int], condition: str) -> Link:
         end_state = "COMPLETED" if condition == "exit 0" else "FAILED"
     elif not condition.startswith(("ended without a word", ABSENT, REQUEUED)):
         end_state = condition.partition(" ")[0].upper()  # "cancelled by alice"
-    return Link(index, job_id, state, end_state, condition)
+    return Link(number, job_id, state, end_state, condition)
 
 
 def add_queued(links: Sequence[Link], jobs: Dict[int, int]) -> List[Link]:
@@ -119,14 +119,14 @@ def add_queued(links: Sequence[Link], jobs: Dict[int, int]) -> List[Link]:
     `jobs`: the jobs in the queue by their links' numbers. A link writes down its end while its job
     still sees to the next link.
     """
-    merged = {link.index: link for link in links}
-    for index, job in jobs.items():
-        link = merged.get(index)
+    merged = {link.number: link for link in links}
+    for number, job in jobs.items():
+        link = merged.get(number)
         if link is None or link.note.startswith(REQUEUED):
-            merged[index] = Link(index, job, PENDING, "", "in the queue")
+            merged[number] = Link(number, job, PENDING, "", "in the queue")
         elif not is_alive(link):
-            merged[index] = Link(index, job, RUNNING, "", "about to end (%s)" % (link.note,))
-    return [merged[index] for index in sorted(merged)]
+            merged[number] = Link(number, job, RUNNING, "", "about to end (%s)" % (link.note,))
+    return [merged[number] for number in sorted(merged)]
 
 
 def judge_status(status: Status, planned: Optional[int]) -> Report:
@@ -168,11 +168,11 @@ def _judge_unmarked(links: Sequence[Link], planned: Optional[int]) -> Tuple[str,
     begun = _list_begun(links)
     if not begun:
         return CANCELLED, "the chain's first job left the queue before it began"
-    if planned is not None and begun[-1].index >= planned:
+    if planned is not None and begun[-1].number >= planned:
         return FINISHED, "all %d links have run; nobody said that the work is done" % (planned,)
     return FAILED, (
         "no job of the chain is left in the queue after link %d: `mirage-link resume CHAIN` submits the"
-        " next link" % (begun[-1].index,)
+        " next link" % (begun[-1].number,)
     )
 
 

@@ -13,11 +13,20 @@ from tests.support.slurm_plugin.answering import Service
 from tests.support.slurm_plugin.fakes import FakeSlurm
 
 LINK: dict[str, object] = {
-    **{"index": 1, "job_id": 101, "state": "ended", "end_state": "TIMEOUT", "waits_for": None},
-    **{"position": "held", "reason": ""},
+    "index": 1,
+    "job_id": 101,
+    "state": "ended",
+    "end_state": "TIMEOUT",
+    "waits_for": None,
+    "position": "held",
+    "reason": "",
 }
 ANSWER: dict[str, object] = {
-    **{"state": "active", "note": "", "at_risk": None, "expected_start": None, "stale": False},
+    "state": "active",
+    "note": "",
+    "at_risk": None,
+    "expected_start": None,
+    "stale": False,
     "links": [
         LINK,
         LINK | {"index": 2, "job_id": 102, "state": "running", "end_state": None, "waits_for": 1},
@@ -63,13 +72,11 @@ class Scene:
         return path.read_text().splitlines() if path.exists() else []
 
     def states(self) -> list[tuple[int, int, str, str]]:
-        return [(li.index, li.job_id, li.state, li.end_state) for li in self.chain.links]
+        return [(li.number, li.job_id, li.state, li.end_state) for li in self.chain.links]
 
 
 @pytest.fixture
-def scene(
-    plugin: Callable[[str], Any], slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> Scene:
+def scene(plugin: Callable[[str], Any], slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> Scene:
     for name, value in slurm.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(slurm.root / "home")
@@ -214,7 +221,7 @@ def test_jobs_that_cannot_be_cancelled_are_named(scene: Scene) -> None:
     scene.begin(1)
     scene.slurm.command("scancel", "#!/bin/sh\necho 'scancel: error: no answer' >&2\nexit 1\n")
     with pytest.raises(
-        scene.module.ChainError, match="no answer; no further link begins, .*: scancel 101 102"
+        scene.module.ChainError, match=r"no answer; no further link begins, .*: scancel 101 102"
     ):
         scene.chain.cancel()
     assert (scene.directory / "stop").exists()
@@ -269,7 +276,8 @@ def test_a_chain_of_its_own_asks_no_service(
     chain = scene.module.submit(["true"], chain=2, service="none")
     chain.explain()
     chain.cancel()
-    assert service.requests == service.posted == []
+    assert service.requests == []
+    assert service.posted == []
 
 
 def test_the_service_hears_of_the_cancelling(

@@ -17,9 +17,7 @@ ODD = ["printf", "%s|", "a b", "$HOME `id`", "it's", '"', "*", "", "two\nlines",
 
 
 @pytest.fixture
-def python(
-    plugin: Callable[[str], Any], slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> Any:
+def python(plugin: Callable[[str], Any], slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The package as a user's program imports it, on the fake Slurm."""
     for name, value in slurm.environ.items():
         monkeypatch.setenv(name, value)
@@ -30,7 +28,7 @@ def python(
 def find_link(slurm: FakeSlurm) -> Link:
     (chain,) = slurm.chains()
     (carrier,) = (chain / "carrier").iterdir()
-    return Link(slurm=slurm, shell=["sh"], carrier=carrier, chain=chain)
+    return Link(slurm=slurm, shell=("sh",), carrier=carrier, chain=chain)  # noqa: S604
 
 
 def test_each_link_runs_the_command_word_by_word(python: Any, slurm: FakeSlurm) -> None:

@@ -1,4 +1,4 @@
-"""A job of submitit as a chain: with the lines of the page its links find the file of their function."""
+"""A job of submitit as a chain: with the lines of the page each link finds its function's file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPT = """#!/bin/bash
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-srun --unbuffered --output /home/alice/runs/%j_%t_log.out /usr/bin/python3 -u -m submitit.core._submit /home/alice/runs
+srun --unbuffered --output /home/alice/runs/%j_%t_log.out python3 -u -m submitit.core._submit runs
 
 
 # teardown
@@ -40,8 +40,8 @@ cat "$file" || exit 2
 echo "saved by $SLURM_JOB_ID" >"$file"
 [ "$SLURM_JOB_ID" = 102 ]
 """
-"""Loads the function as `python -m submitit.core._submit` does. The first job saves it and fails, as
-submitit does before the time limit with max_num_timeout=0; the second finishes."""
+"""Loads the function as `python -m submitit.core._submit` does. The first job saves it and fails,
+as submitit does before the time limit with max_num_timeout=0; the second finishes."""
 
 
 def read_parameters() -> dict[str, object]:
