@@ -108,15 +108,21 @@ class Chain(object):
 
         Does nothing to a chain that is over. Raises ChainError if a job could not be cancelled.
         """
-        if self._read_report().state not in (ACTIVE, reports.PAUSED):
-            return
+        try:
+            is_over = self._read_report().state not in (ACTIVE, reports.PAUSED)
+            if is_over and not self._find_queued():
+                return
+        except NoAnswer:
+            pass
         self._tell_service()
         self._run_link("stop")
-        jobs = self._list_jobs()
-        if not jobs:
-            return
-        complaint = self._run_scancel(jobs)
-        if complaint and self._list_jobs():
+        try:
+            jobs = [str(job) for _, job in self._find_queued()]
+        except NoAnswer as error:
+            sentence = "%s. No further link begins; cancel() again later ends the jobs in the queue"
+            raise NoAnswer(sentence % (error,)) from None
+        complaint = self._run_scancel(jobs) if jobs else ""
+        if complaint and self._find_queued():
             raise ChainError(
                 "%s; no further link begins, but jobs of the chain are in the queue: scancel %s"
                 % (complaint, " ".join(jobs))
@@ -170,22 +176,20 @@ class Chain(object):
             # A link writes down its end before it sees to the next link.
             status = status._replace(links=reports.add_queued(status.links, self._find_queued()))
         planned = self._read_setting("links")
-        return reports.judge_status(status, int(planned) if planned.isdigit() else None)
+        return reports.judge_status(self.id, status, int(planned) if planned.isdigit() else None)
 
-    def _list_jobs(self) -> List[str]:
-        """List the chain's jobs that are in the queue. Raises NoAnswer."""
-        links = self._read_own_report().links
-        return [str(link.job_id) for link in links if reports.is_alive(link) and link.job_id]
+    def _find_queued(self) -> List[Tuple[int, int]]:
+        """Return (link, job) of each of the chain's jobs in the queue. Raises NoAnswer.
 
-    def _find_queued(self) -> Dict[int, int]:
-        """Return the chain's jobs in the queue by their links' numbers. Raises NoAnswer."""
+        A link that has just given its nodes back has two jobs for a moment.
+        """
         try:
             rows = slurm_jobs.list_queued(self._build_environment())
         except slurm_jobs.Unseen as error:
             raise NoAnswer(
                 "Slurm does not say how chain %s stands: %s" % (self.id, error)
             ) from None
-        return {link: job for chain, link, job, _ in rows if chain == self.id and link is not None}
+        return sorted((link, job) for chain, link, job, _ in rows if chain == self.id)
 
     def _read_setting(self, name: str) -> str:
         """Return a setting that the wrapper wrote into the chain's carrier; "" if it cannot be read."""

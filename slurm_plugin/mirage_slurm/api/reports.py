@@ -112,15 +112,15 @@ def _read_condition(number: int, job_id: Optional[int], condition: str) -> Link:
     return Link(number, job_id, state, end_state, condition)
 
 
-def add_queued(links: Sequence[Link], jobs: Dict[int, int]) -> List[Link]:
+def add_queued(links: Sequence[Link], queued: Sequence[Tuple[int, int]]) -> List[Link]:
     """Return the links with those that are in the queue, though the chain's files name them as ended
     or not at all.
 
-    `jobs`: the jobs in the queue by their links' numbers. A link writes down its end while its job
+    `queued`: (link, job) of each of the chain's jobs in the queue. A link writes down its end while its job
     still sees to the next link.
     """
     merged = {link.number: link for link in links}
-    for number, job in jobs.items():
+    for number, job in queued:
         link = merged.get(number)
         if link is None or link.note.startswith(REQUEUED):
             merged[number] = Link(number, job, PENDING, "", "in the queue")
@@ -129,7 +129,7 @@ def add_queued(links: Sequence[Link], jobs: Dict[int, int]) -> List[Link]:
     return [merged[number] for number in sorted(merged)]
 
 
-def judge_status(status: Status, planned: Optional[int]) -> Report:
+def judge_status(chain_id: str, status: Status, planned: Optional[int]) -> Report:
     """Judge a chain by its own files and the queue.
 
     `planned`: how many links it was submitted with; None where that is not known.
@@ -142,7 +142,7 @@ def judge_status(status: Status, planned: Optional[int]) -> Report:
     if "plan" in lines:
         sentences.append(lines["plan"])
     if reason == "paused":
-        sentences.append("`mirage-link resume CHAIN` goes on, once the cause is removed")
+        sentences.append("once the cause is removed: mirage-link resume %s" % (chain_id,))
         return Report(PAUSED, status.links, sentences)
     if any(map(is_alive, status.links)):
         return Report(ACTIVE, status.links, sentences)
@@ -150,7 +150,7 @@ def judge_status(status: Status, planned: Optional[int]) -> Report:
         return Report(FINISHED, status.links, sentences)
     if reason == "stop":
         return Report(_judge_stop(status), status.links, sentences)
-    state, sentence = _judge_unmarked(status.links, planned)
+    state, sentence = _judge_unmarked(chain_id, status.links, planned)
     return Report(state, status.links, sentences + [sentence])
 
 
@@ -163,7 +163,9 @@ def _judge_stop(status: Status) -> str:
     return FINISHED if last == "COMPLETED" else FAILED
 
 
-def _judge_unmarked(links: Sequence[Link], planned: Optional[int]) -> Tuple[str, str]:
+def _judge_unmarked(
+    chain_id: str, links: Sequence[Link], planned: Optional[int]
+) -> Tuple[str, str]:
     """Return the state of a chain that has no job in the queue and no marker, and why, as a pair."""
     begun = _list_begun(links)
     if not begun:
@@ -171,8 +173,8 @@ def _judge_unmarked(links: Sequence[Link], planned: Optional[int]) -> Tuple[str,
     if planned is not None and begun[-1].number >= planned:
         return FINISHED, "all %d links have run; nobody said that the work is done" % (planned,)
     return FAILED, (
-        "no job of the chain is left in the queue after link %d: `mirage-link resume CHAIN` submits the"
-        " next link" % (begun[-1].number,)
+        "no job of the chain is left in the queue after link %d. To submit the next link:"
+        " mirage-link resume %s" % (begun[-1].number, chain_id)
     )
 
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
 from mirage_slurm.api.chain import Chain, ChainError
 from mirage_slurm.wrapper import invocation, process, resubmission
@@ -18,7 +18,7 @@ from mirage_slurm.wrapper.carrier import PLUGIN
 from mirage_slurm.wrapper.options import MIRAGE, MIRAGE_NAMES
 
 Word = Union[str, "os.PathLike[str]"]
-Value = Union[None, bool, int, float, Word, Iterable[str]]
+Value = Union[None, bool, int, float, Word, List[str], Tuple[str, ...]]
 
 RUNNER = '#!/bin/sh\nexec "$@"\n'
 DIRECTIVES = (b"#SBATCH", b"#SLURM", b"#MIRAGE", b"#PBS")

@@ -152,7 +152,7 @@ def test_a_link_that_has_ended_and_sees_to_the_next_one_is_no_end(scene: Scene) 
     assert scene.states() == [(1, 101, "running", ""), (2, 102, "ended", "")]
     scene.leave(101)
     assert scene.chain.state == "failed"
-    assert "`mirage-link resume CHAIN` submits the next link" in scene.chain.explain()
+    assert f"To submit the next link: mirage-link resume {scene.chain.id}" in scene.chain.explain()
 
 
 def test_a_first_job_that_left_before_it_began_is_a_cancelled_chain(scene: Scene) -> None:
@@ -215,6 +215,23 @@ def test_a_chain_that_has_not_begun_is_cancelled(scene: Scene) -> None:
     scene.chain.cancel()
     assert scene.cancelled == ["101"]
     assert scene.chain.state == "cancelled"
+
+
+def test_both_jobs_of_a_link_that_gives_its_nodes_back_are_cancelled(scene: Scene) -> None:
+    scene.begin(1)
+    scene.slurm.has_queued(110, f"mirage:{scene.chain.id}:2")
+    scene.slurm.has_queued(111, "mirage:0000000000anotherone:2")
+    scene.chain.cancel()
+    assert scene.cancelled == ["101 102 110"]
+
+
+def test_a_cancelling_that_slurm_does_not_hear_stops_the_chain_and_says_what_is_left(
+    scene: Scene,
+) -> None:
+    (scene.slurm.root / "slurm.down").touch()
+    with pytest.raises(scene.module.ChainError, match=r"No further link begins; cancel\(\) again"):
+        scene.chain.cancel()
+    assert (scene.directory / "stop").exists()
 
 
 def test_jobs_that_cannot_be_cancelled_are_named(scene: Scene) -> None:
