@@ -56,11 +56,14 @@ def _check_dependency(reading, directives):
 
 
 def check_script(text):
-    """Refuse a script that only its first link could run. `text` is the whole script, in bytes."""
-    if b"submitit.core._submit" in text:
+    """Refuse a script that only its first link could run. `text` is the whole script, in bytes.
+
+    A job of submitit loads FOLDER/JOB_submitted.pkl, which submitit writes for the first link alone. A
+    script that names the job before it hands that file on (docs/use/chain-from-python.md)."""
+    if b"submitit.core._submit" in text and b"MIRAGE_PREV_JOBID" not in text:
         raise Refused(
-            "a job of submitit cannot be a chain: each job looks for a file with its own number, and"
-            " submitit writes it for the first link only"
+            "a job of submitit looks for a file with its own number, and submitit writes it for the first"
+            " link only. Hand the file on in `setup`, as docs/use/chain-from-python.md shows"
         )
 
 

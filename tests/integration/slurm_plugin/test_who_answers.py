@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,13 @@ pytestmark = as_root
 ANY = "0.0.0.0"  # noqa: S104 - what is bound there is the tests' own
 WAITS = "#!/bin/sh\ntrap '' TERM\nuntil [ -e $HOME/end ]; do sleep 0.05; done\n"
 ALICE = 6501
+FINISHED = NOW.replace(
+    '"items": []',
+    '"state": "finished", "stale": false, "note": "", "at_risk": null, "expected_start": null,'
+    ' "links": [{"index": 1, "job_id": 101, "state": "ended", "end_state": "COMPLETED",'
+    ' "waits_for": null, "position": "held", "reason": ""}]',
+)
+"""An answer that a chain is over."""
 ADVICE = "set url = https://HOST in /etc/mirage/client.conf"
 
 
@@ -213,6 +221,25 @@ def test_an_answer_over_a_network_without_https_has_nothing_submitted(
         assert "--dependency=afterany:101" in slurm.calls()[-1].argv
         assert elsewhere.read_requests() == ""
         assert "without https anybody may have answered" in link.logged()
+
+
+def test_a_program_does_not_take_an_answer_over_a_network_without_https_for_the_chains_end(
+    slurm: FakeSlurm,
+) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import mirage_slurm\n"
+        "print(mirage_slurm.submit(['true'], chain=2).state)\n"
+    )
+    with forging(FINISHED, uid=0, host=own_address()) as elsewhere:
+        answer = subprocess.run(
+            [sys.executable, "-IS", "-c", program, PLUGIN],
+            env=slurm.environ | {"MIRAGE_URL": elsewhere.url},
+            cwd=slurm.root / "home",
+            check=True,
+            capture_output=True,
+        ).stdout
+        assert "GET /api/v1/chains/" in elsewhere.read_requests()
+    assert answer == b"active\n"
 
 
 def test_a_link_that_has_just_begun_submits_nothing_whoever_says_so(
