@@ -1,6 +1,7 @@
 """`mirage db`: creates the database, upgrades its schema, and copies it."""
 
 import json
+import shlex
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -150,7 +151,7 @@ def _format_report(report: "CopyReport", to: str) -> list[str]:
         "compared: of each table, the number of rows and a checksum",
         "",
         "The service still uses the old database. To use the new one:",
-        f"  1. set MIRAGE_DATABASE_URL={to}",
+        f"  1. set MIRAGE_DATABASE_URL={shlex.quote(to)}",
         f"     in /etc/default/mirage, or database.url in mirage.toml{password}",
         "  2. systemctl restart mirage, then mirage-as-service doctor",
     ]

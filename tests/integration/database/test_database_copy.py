@@ -273,6 +273,7 @@ def kill_at_trigger(config: Path, url: str, trigger: str) -> None:
             tx.execute(text("SELECT pg_advisory_xact_lock(40)"))
 
             def count_sessions(condition: str) -> int:
+                tx.execute(text("SELECT pg_stat_clear_snapshot()"))
                 return int(tx.execute(text(_OTHER_SESSIONS + condition)).scalar_one())
 
             process = subprocess.Popen(
@@ -611,7 +612,7 @@ def test_the_url_of_the_new_database_is_printed_without_its_password(
     secret = url.replace("postgres@", "postgres:hunter2@")
     done = run("db", "copy", "--to", secret, "--config", config)
     assert (done.code, "hunter2" in done.out + done.err) == (0, False)
-    assert "MIRAGE_DATABASE_URL=postgresql://postgres:***@" in done.out
+    assert "MIRAGE_DATABASE_URL='postgresql://postgres:***@" in done.out
 
 
 def test_the_configured_database_is_no_place_for_its_copy(config: Path, tmp_path: Path) -> None:
