@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from sqlalchemy import (
     text,
 )
 
+from mirage.database.chains import decisions
 from mirage.database.copying import database_copy
 from mirage.database.events import audit
 from mirage.database.events.audit import AuditEntry
@@ -43,6 +43,7 @@ from mirage.database.schema.tables import VERSION_TABLE, jobs, metadata, snapsho
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.ports import SimplePolicy
 from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailable
+from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
 from tests.support.cli import shells
 from tests.support.database.copying import copy_url, read_rows
@@ -51,7 +52,7 @@ from tests.support.mirage_process import MIRAGE, configured, environment, run
 from tests.support.paths import MIGRATIONS
 from tests.support.patient import wait_until
 from tests.support.provision import slurm_jobs
-from tests.support.provision.scene import Always, Scene
+from tests.support.provision.scene import Always
 from tests.support.web.seeded import NOW, Size, seed
 
 LATER = 2**40
@@ -341,22 +342,27 @@ class Waiting(SimplePolicy):
 
 
 def test_a_worker_frees_the_standby_of_a_chain_on_the_copy(
-    lab_store: Store, source: str, target: str
+    acting_store: Store, source: str, target: str
 ) -> None:
-    scene = Scene(lab_store, policies=lambda _name: Waiting())
-    scene.tick()
-    assert scene.held
-    end_worker(scene.worker)
+    cluster = slurm_jobs.WrittenCluster(slurm_jobs.running(1), slurm_jobs.standby(2))
+    first = build_worker(acting_store, cluster, Waiting())
+    first.run_tick()
+    assert slurm_jobs.links(acting_store)[2].freed_at is None
+    end_worker(first)
     copy_url(source, target)
     with closing(Store(target)) as store:
-        scene.store = store
-        scene.settings = replace(scene.settings, get_policy=Always)
-        scene.worker = scene.new_worker()
-        scene.tick()
-        assert not scene.held
-        assert scene.standby.freed_at is not None
-        assert [row.policy for row in scene.decisions] == ["waiting", "always"]
-        assert [link.state for link in slurm_jobs.links(store).values()] == ["running", "pending"]
+        cluster.at += 60
+        build_worker(store, cluster, Always()).run_tick()
+        assert [(name, job_id) for name, job_id, _ in cluster.moves] == [("free", 12)]
+        assert slurm_jobs.links(store)[2].freed_at is not None
+        with store.read() as tx:
+            rows = decisions.list_decisions(tx, 1, chain_id=slurm_jobs.CHAIN)
+        assert [row.policy for row in rows] == ["always", "waiting"], "newest first"
+
+
+def build_worker(store: Store, cluster: slurm_jobs.WrittenCluster, policy: SimplePolicy) -> Worker:
+    decides = DecisionSettings(get_policy=lambda _name: policy, default_policy=policy.name)
+    return Worker(store, cluster, 1, settings=decides)
 
 
 def end_worker(worker: Worker) -> None:
@@ -513,7 +519,7 @@ def test_a_row_that_is_refused_costs_itself_and_is_named(
 
 
 def test_a_row_whose_parent_is_missing_is_named(source: str, target: str) -> None:
-    execute(source, "PRAGMA foreign_keys = OFF")  # as while a migration rebuilds a table
+    # Without foreign keys, as while a migration rebuilds a table.
     with closing(sqlite3.connect(source.removeprefix("sqlite:///"))) as database:
         database.execute("INSERT INTO recipes VALUES ('gone', 1, '{}')")
         database.commit()
