@@ -1,5 +1,5 @@
-"""The service that benchmarks/hostile_load.py asks: a real `mirage serve` beside fake commands of
-Slurm, which show chains whose next link appears now and then, and take each move."""
+"""The service of benchmarks/hostile_load.py and host_size.py: a real `mirage serve` beside fake
+commands of Slurm, which show chains whose next link appears now and then, and take each move."""
 
 import json
 import time
@@ -20,9 +20,12 @@ from tests.support.web.seeded_chain import chain_id
 HOUR = 3600
 _SETTINGS = "mirage:style=concurrent,max-overlap=1-00:00:00"
 """Nobody registers these chains, and a link of a chain without settings never starts early."""
+_OTHERS_FIRST = 50_000
 _ENDED_FIRST = 100_000
 _HISTORY = 20_000
 """The number of ended jobs, which an export has to write."""
+_PAST_S = 400_000
+"""The jobs were submitted within this time, which began a week ago."""
 
 
 @dataclass
@@ -32,6 +35,9 @@ class Site:
     folder: Path
     chains: int
     every_s: int
+    ended_jobs: int = _HISTORY
+    others: int = 0
+    """Waiting jobs in the queue that are no chain's."""
     moved_at: dict[int, float] = field(default_factory=dict)
     """By chain: when its standby was freed."""
     due: Sequence[float] = ()
@@ -59,7 +65,14 @@ class Site:
         with closing(Store(database)) as store, store.begin() as tx:
             lab = clusters.ensure_cluster(tx, "lab")
             job_history.upsert_jobs(
-                tx, lab, (_build_ended_job(n, self._began) for n in range(_HISTORY))
+                tx,
+                lab,
+                (
+                    _build_ended_job(
+                        n, self._began - 7 * 24 * HOUR + _PAST_S * n // self.ended_jobs
+                    )
+                    for n in range(self.ended_jobs)
+                ),
             )
         _require_success(run("mode", "act", "--config", str(self.config)).code)
         self.show_queue()
@@ -88,6 +101,7 @@ class Site:
             _format_standby(n, self._began, is_free=n in self.moved_at)
             for n in range(standby_count)
         ]
+        rows += [_format_other(n, self._began) for n in range(self.others)]
         standby_numbers = range(standby_count)
         answers_by_argument = {
             f"--jobs={_build_chain_fields(n, 2)['JobID']}": _format_before_move(n)
@@ -160,6 +174,14 @@ def _format_standby(n: int, now: int, *, is_free: bool) -> str:
     return _format_row(**_build_chain_fields(n, 2) | time_fields | state_fields, State="PENDING")
 
 
+def _format_other(n: int, now: int) -> str:
+    return _format_row(
+        JobID=_OTHERS_FIRST + n, UserName="bob", UserID=1000, Name="job", State="PENDING",
+        Reason="Priority", SubmitTime=now - HOUR, EligibleTime=now - HOUR, StartTime="N/A",
+        EndTime="N/A",
+    )  # fmt: skip
+
+
 def _format_dependency(n: int) -> str:
     return f"afterany:{10_000 + n}(unfulfilled)"
 
@@ -171,8 +193,7 @@ def _format_before_move(n: int) -> str:
     return f"{job['JobID']}|{job['UserID']}||PENDING|Dependency|100|{dependency}|\n"
 
 
-def _build_ended_job(n: int, now: int) -> Job:
-    begin = now - 7 * 24 * HOUR + 20 * n
+def _build_ended_job(n: int, begin: int) -> Job:
     return Job(
         job_id=JobId(_ENDED_FIRST + n),
         submit=begin,

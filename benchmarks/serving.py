@@ -24,11 +24,10 @@ from statistics import median
 
 import httpx
 from fastapi.routing import APIRoute
-from sqlalchemy import func, insert, select, text
 
 from benchmarks.serving_load import Answers, ask_steadily
 from mirage.database.access.tokens import Token
-from mirage.database.schema import schema_migrations, tables
+from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Role
 from mirage.web.api.app import create_app
@@ -37,6 +36,7 @@ from mirage.web.pages.app import _PAGES, mount_pages
 from mirage.web.shared.context import ApiContext
 from tests.support import postgres
 from tests.support.api.running import NOW
+from tests.support.database.copying import copy_url
 from tests.support.web.seeded import CHAIN, Size, seed
 
 FULL = Size(chains=2000, jobs=200_000, days=365)
@@ -59,7 +59,6 @@ _NARROWED = (
 """Lists as people narrow them, in addition to each whole list."""
 _LEFT_OUT = {f"/api/v1/chains/{CHAIN}/next"}
 """Only chains of mode submit have this address, and there are none."""
-_CHUNK = 5000
 
 
 def list_addresses(context: ApiContext) -> list[str]:
@@ -102,23 +101,6 @@ def serve(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]:
             process.wait(60)
 
 
-def copy_rows(source: str, target: str) -> None:
-    """Copy all rows of a database of SQLite into one of PostgreSQL."""
-    schema_migrations.upgrade_schema(target, MIGRATIONS)
-    with closing(Store(source)) as source_store, closing(Store(target)) as target_store:
-        with source_store.read() as read_tx, target_store.begin() as write_tx:
-            for table in tables.metadata.sorted_tables:
-                rows = read_tx.execution_options(yield_per=_CHUNK).execute(select(table)).mappings()
-                while chunk := rows.fetchmany(_CHUNK):
-                    write_tx.execute(insert(table), [dict(row) for row in chunk])
-                if "id" in table.c:
-                    last_id = write_tx.scalar(select(func.max(table.c.id))) or 1
-                    name = f"pg_get_serial_sequence('{table.name}', 'id')"
-                    write_tx.execute(text(f"SELECT setval({name}, {last_id})"))
-        with target_store.begin() as write_tx:
-            write_tx.exec_driver_sql("ANALYZE")
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """The figures of one database."""
@@ -151,9 +133,9 @@ def measure_database(url: str, folder: Path, seconds: float, rate: float) -> Run
             ask_steadily(address, interleaved_paths, rate=rate, seconds=seconds, headers=headers)
         )
         loaded_until = time.time()
-        memory_mib = _read_peak_mib(process)
+        memory_mib = read_peak_mib(process)
         files = {kind: _fetch_file(address, kind, headers) for kind in ("csv", "parquet")}
-        after_mib = _read_peak_mib(process)
+        after_mib = read_peak_mib(process)
     ticks_seen = [json.loads(line) for line in ticks.read_text().splitlines()]
     return Run(
         answers=answers,
@@ -205,7 +187,7 @@ def _fetch_file(address: str, kind: str, headers: dict[str, str]) -> tuple[float
     return time.monotonic() - began, size / 2**20
 
 
-def _read_peak_mib(process: int) -> float:
+def read_peak_mib(process: int) -> float:
     """Read the peak memory of the process, MiB."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
@@ -279,7 +261,7 @@ def main() -> int:
             urls = {"sqlite": url}
             if options.only != "sqlite":
                 urls["postgresql"] = stack.enter_context(postgres.running_postgres())
-                copy_rows(url, urls["postgresql"])
+                copy_url(url, urls["postgresql"])
             slow = 0
             for name in [options.only] if options.only else list(urls):
                 outcome = measure_database(urls[name], folder, options.seconds, options.rate)

@@ -279,6 +279,19 @@ MANUAL: dict[str, HelpEntry] = {
         (*_DATABASE,),
         "--keep is a number of copies.",
     ),
+    "db copy": HelpEntry(
+        (
+            (
+                "from SQLite to PostgreSQL on this host",
+                "mirage db copy --to 'postgresql://mirage@/mirage?host=/run/postgresql'",
+            ),
+            (
+                "to another host, with the password in a file",
+                "mirage db copy --to 'postgresql://mirage@db/mirage?passfile=/etc/mirage/pgpass'",
+            ),
+        ),
+        (*_DATABASE, 130),
+    ),
     "config check": HelpEntry((("", "mirage config check --config mirage.toml"),), _LOCAL),
     "config show": HelpEntry(
         (("where each value comes from", "mirage config show --origin"),), _LOCAL

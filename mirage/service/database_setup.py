@@ -6,13 +6,19 @@ and not `wiring`, which loads most of Mirage.
 
 import os
 import stat
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
-from mirage.database.schema.engine import Store
-from mirage.errors import ConfigError, StoreUnavailable
+from mirage.database.schema.engine import Store, parse_url
+from mirage.errors import ConfigError, InputError, StoreUnavailable
 from mirage.service import path_security
+
+if TYPE_CHECKING:
+    from mirage.database.copying.database_copy import CopyReport
 
 
 def open_store(settings: Settings) -> Store:
@@ -29,25 +35,66 @@ def open_store(settings: Settings) -> Store:
 
 def upgrade_database(settings: Settings) -> None:
     """Create the database, or upgrade it to this program's schema."""
+    if _is_in_state_dir(settings):
+        make_state_dir(settings.service.state_dir)
+    _upgrade_url(settings.database_url)
+
+
+def _upgrade_url(url: str) -> None:
     # Opening a database needs no Alembic.
     from mirage.database.schema import schema_migrations  # noqa: PLC0415
 
-    if _is_in_state_dir(settings):
-        make_state_dir(settings.service.state_dir)
-    schema_migrations.upgrade_schema(settings.database_url, get_data_dir("migrations"))
-    _restrict_database_file(settings)
+    schema_migrations.upgrade_schema(url, get_data_dir("migrations"))
+    _restrict_database_file(_find_file(url))
+
+
+def copy_database(
+    settings: Settings,
+    to: str,
+    *,
+    now: int,
+    skip_bad_rows: bool,
+    show_total: Callable[[int], None],
+    show_steps: Callable[[int], None],
+) -> "CopyReport":
+    """Copy the database into the empty one of the URL `to`, or finish that copy.
+
+    `database_copy.copy_database` explains the arguments and the errors.
+    """
+    # Opening a database needs no copying.
+    from mirage.database.copying import database_copy  # noqa: PLC0415
+
+    if _is_same_database(settings.database_url, to):
+        raise InputError("--to is the database that is to be copied: name another one")
+    steps = database_copy.CopySteps(
+        upgrade_target=lambda: _upgrade_url(to), show_total=show_total, show_steps=show_steps
+    )
+    with closing(open_store(settings)) as source, closing(Store(to)) as target:
+        return database_copy.copy_database(
+            source, target, steps, now=now, skip_bad_rows=skip_bad_rows
+        )
+
+
+def _is_same_database(url: str, other_url: str) -> bool:
+    file, other_file = _find_file(url), _find_file(other_url)
+    if file is None or other_file is None:
+        return parse_url(url) == parse_url(other_url)
+    return file.resolve() == other_file.resolve()
 
 
 def find_database_file(settings: Settings) -> Path | None:
     """Return the file of a SQLite database; None for a database server."""
-    head, _, path = settings.database_url.partition(":///")
+    return _find_file(settings.database_url)
+
+
+def _find_file(url: str) -> Path | None:
+    head, _, path = url.partition(":///")
     return Path(path) if head.startswith("sqlite") else None
 
 
-def _restrict_database_file(settings: Settings) -> None:
+def _restrict_database_file(file: Path | None) -> None:
     """Take other users' access to the database file away: it holds data that PrivateData hides
     from them. SQLite gives its journals the same mode."""
-    file = find_database_file(settings)
     if file is None:
         return
     mode = stat.S_IMODE(file.stat().st_mode)

@@ -30,7 +30,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from mirage.database.schema.tables import SCHEMA, VERSION_TABLE
+from mirage.database.schema.tables import SCHEMA, UNFINISHED, VERSION_TABLE
 from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailable
 
 Transaction: TypeAlias = Connection
@@ -88,11 +88,16 @@ class Store:
         """Whether services on several hosts may use this database: one of SQLite is one host's."""
         return self._url.get_backend_name() != _SQLITE
 
+    @property
+    def description(self) -> str:
+        """The database in words that an admin knows, without credentials."""
+        return describe_database(self._url)
+
     def check_schema(self) -> None:
         """Raise SchemaMismatch unless the database has the schema that this program needs."""
         with self.read() as tx:
             schema = read_schema_version(tx)
-        where = describe_database(self._url)
+        where = self.description
         if schema is None:
             raise SchemaMismatch(f"{where} has no schema yet: run `mirage db upgrade`")
         if schema < SCHEMA:
@@ -118,6 +123,12 @@ def run_before_commit(tx: Transaction, action: Callable[[Transaction], None]) ->
 
 
 def build_newer_schema_error(where: str, version: str) -> SchemaMismatch:
+    """Build the error of a database with a schema after SCHEMA, as UNFINISHED sorts too."""
+    if version == UNFINISHED:
+        return SchemaMismatch(
+            f"{where} is an unfinished copy: run the same `mirage db copy` again to finish it, or "
+            "use another database"
+        )
     return SchemaMismatch(
         f"{where} has schema {version}, newer than {SCHEMA}, the newest this program knows: "
         "use the Mirage that upgraded it, or a later one"

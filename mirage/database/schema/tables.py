@@ -20,6 +20,10 @@ SCHEMA = "0260"
 
 VERSION_TABLE = "schema_version"
 
+UNFINISHED = "unfinished copy"
+"""In the place of the revision while `mirage db copy` fills a database. Every program refuses such
+a database: those that do not know the words take them for a newer revision."""
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",

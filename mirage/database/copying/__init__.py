@@ -1,0 +1,1 @@
+"""Copies a whole database into another one: rows as both kinds store them, and the progress."""
