@@ -20,9 +20,10 @@ from mirage.errors import NotIdentified, TooMany
 MOST_OF_USER = 4096
 """Credentials of one user that are remembered at once: 68 a second, at Slurm's 60 s of life. All
 users without an account on this host are one."""
-MOST_IN_ALL = 32768
-"""Credentials in all. Beyond it a user has an equal share of them, so the memory has a bound: some
-10 MB. A user below the share is still served."""
+MOST_IN_ALL = 16384
+"""Credentials in all, some 5 MB. Beyond it each user has an equal share, so a user below the share
+is still served. The n-th user who floods adds MOST_IN_ALL / n: a thousand take seven times as
+much."""
 
 
 def refuse_second_use(
