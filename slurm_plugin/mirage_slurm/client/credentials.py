@@ -16,20 +16,29 @@ SLURM_JWT = "SLURM_JWT="  # as `scontrol token` prints it
 
 
 def build_authorization(method, path, body, peer, environ, limit_s):
-    """Return the value of the header Authorization for one request to this peer.
+    """Return the value of the header Authorization for one request to this peer: a credential for
+    this request alone, else a token.
 
     Raises Unreachable if this host can make no credential.
     """
     try:
-        payload = service.format_payload(method, path, hash_sha256(body), environ)
-        if uses_sack(environ):
-            return build_sack_authorization(payload, peer, environ, limit_s)
-        return "MUNGE " + _make_munge_credential(payload, environ)
+        return build_signed_authorization(method, path, body, peer, environ, limit_s)
     except Unreachable:
         # A token is good for more than one request, so an unknown peer never gets it.
         if not environ.get(TOKEN_FILE) or not peer.is_known:
             raise
     return "Bearer " + read_token(environ[TOKEN_FILE])
+
+
+def build_signed_authorization(method, path, body, peer, environ, limit_s):
+    """Return the header's value with a credential of SACK or MUNGE, whichever Slurm uses.
+
+    Raises Unreachable.
+    """
+    payload = service.format_payload(method, path, hash_sha256(body), environ)
+    if uses_sack(environ):
+        return build_sack_authorization(payload, peer, environ, limit_s)
+    return "MUNGE " + _make_munge_credential(payload, environ)
 
 
 def uses_sack(environ):
