@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.support.fixtures.slurm",
     "tests.support.fixtures.store",
     "tests.support.fixtures.munge",
+    "tests.support.fixtures.sack",
     "tests.support.fixtures.commands",
 ]
 

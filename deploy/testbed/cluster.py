@@ -47,7 +47,10 @@ def up(settings: Settings, *, keep: bool = False, fresh: bool = False) -> bool:
     anew = not same and not keep
     host.prepare(settings)
     configuration.write(settings)
-    _start_munged()
+    if settings.auth == "munge":
+        _start_munged()
+    else:
+        daemons.stop(["munged"])
     accounting.start_database()
     if anew:
         daemons.kill_job_steps()

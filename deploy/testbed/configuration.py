@@ -82,6 +82,7 @@ def _values(settings: Settings) -> dict[str, str]:
         "state": str(STATE),
         "run": str(RUN),
         "log": str(LOG),
+        "auth": settings.auth,
         "nodes": str(settings.nodes),
         "node_range": f"gpu[01-{settings.nodes:02d}]",
         "port_range": f"[17001-{17000 + settings.nodes}]",

@@ -33,6 +33,8 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 _CREATED_USERS = STATE / "created-users"
 _MUNGE_KEY = Path("/etc/munge/munge.key")
 _JWT_KEY = STATE / "jwt.key"
+_SLURM_KEY = CONF / "slurm.key"
+_SACK_DIRECTORIES = (Path("/run/slurm"), Path("/run/slurmctld"), Path("/run/slurmdbd"))
 _FORBIDDEN_BY_POLICY = 101
 
 
@@ -112,6 +114,10 @@ def prepare(settings: Settings) -> None:
         _device(STATE / "dev" / f"gpu{index}")
     _secret(_MUNGE_KEY, owner="munge", size=128)
     _secret(_JWT_KEY, owner="slurm", size=32)
+    if settings.auth == "slurm":
+        for path in _SACK_DIRECTORIES:
+            _directory(path, owner="root" if path.name == "slurm" else "slurm")
+        _secret(_SLURM_KEY, owner="slurm", size=1024)
     for user in USERS:
         _user(user)
 
@@ -159,3 +165,4 @@ def remove_everything() -> None:
         subprocess.run(["userdel", "-f", "-r", user], check=False, capture_output=True)
     for path in (STATE, RUN, LOG):
         shutil.rmtree(path, ignore_errors=True)
+    _SLURM_KEY.unlink(missing_ok=True)

@@ -38,6 +38,7 @@ class Settings:
     accrue_always: bool = False
     store_flags: bool = True
     nodes: int = 8
+    auth: Literal["munge", "slurm"] = "munge"
     extra: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -87,6 +87,12 @@ def _add_settings(up: _Sub) -> None:
     )
     up.add_argument("--nodes", type=int, default=8)
     up.add_argument(
+        "--auth",
+        choices=("munge", "slurm"),
+        default="munge",
+        help="what identifies users; slurm: Slurm's own sockets, from 23.11 on, and no munged",
+    )
+    up.add_argument(
         "--extra", action="append", default=[], metavar="KEY=VALUE", help="a line for slurm.conf"
     )
     up.add_argument("--fresh", action="store_true", help="forget all jobs in any case")
@@ -100,6 +106,7 @@ def _up(options: argparse.Namespace) -> int:
         accrue_always=options.accrue_always,
         store_flags=options.store_flags,
         nodes=options.nodes,
+        auth=options.auth,
         extra=tuple(options.extra),
     )
     host.require_root()

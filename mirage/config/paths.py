@@ -5,7 +5,11 @@ also has the state directory of a user's own service and the API's port.
 """
 
 import os
+import sys
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 DEFAULT_PORT = 6480
 _PACKAGE = Path(__file__).parents[1]
@@ -15,6 +19,19 @@ def get_data_dir(name: str) -> Path:
     """Return the path of a shipped folder: migrations, models or slurm_plugin."""
     installed = _PACKAGE / "_data" / name
     return installed if installed.exists() else _PACKAGE.parent / name
+
+
+@cache
+def load_plugin_module(name: str) -> ModuleType:
+    """Load a module of the shell plugin by its name below `mirage_slurm`, as `client.service`.
+
+    Users' commands run the same file, which stands outside this package because it must run under
+    Python 3.6.
+    """
+    folder = str(get_data_dir("slurm_plugin"))
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return import_module(f"mirage_slurm.{name}")
 
 
 def get_models_dir(configured: Path | None = None, state_dir: Path | None = None) -> Path:

@@ -1,5 +1,6 @@
 """Builds the context of REST's routes and of the pages from a service."""
 
+import time
 from collections.abc import Callable
 
 from mirage.config.settings import ServiceSettings
@@ -10,7 +11,11 @@ from mirage.provision.learning.model_promoter import PromotionMode
 from mirage.service import notice_channels, wiring
 from mirage.service.wiring import Service
 from mirage.slurm.clients.auth import munge
-from mirage.web.identity.credential_use import refuse_second_use
+from mirage.web.identity.credential_use import (
+    UsedCredentials,
+    claim_in_database,
+    refuse_second_use,
+)
 from mirage.web.identity.quotas import Quotas
 from mirage.web.identity.slurm_permissions import SlurmPermissions
 from mirage.web.shared.allowed_hosts import Hosts, build_hosts, list_machine_names
@@ -40,6 +45,7 @@ def build_api_context(
         admins=settings.service.admins,
         clock=service.cluster.read_clock,
         identify=_build_identify(service),
+        identify_sack=_build_identify_sack(service),
         munge_without_cluster=settings.auth.munge_without_cluster,
         pushers=settings.polling.pushers,
         read_jwt=wiring.build_jwt_reader(settings),
@@ -76,6 +82,20 @@ def _build_identify(service: Service) -> Callable[..., Caller]:
     if not service.store.is_shared:
         return identify
     return refuse_second_use(identify, service.store, service.cluster.read_clock)
+
+
+def _build_identify_sack(service: Service) -> Callable[[str, str], Caller]:
+    """Return the reader of credentials of Slurm's socket, which each service takes once.
+
+    One host remembers them by itself, from now on: what was made before is refused.
+    """
+    name = service.settings.cluster.name
+    if service.store.is_shared:
+        claim_use = claim_in_database(service.store, service.cluster.read_clock)
+        return wiring.build_sack_verifier(name, claim_use).authenticate_caller
+    used = UsedCredentials(time.time)
+    verifier = wiring.build_sack_verifier(name, used.claim_use, started_at=int(time.time()))
+    return verifier.authenticate_caller
 
 
 def _build_hosts(settings: ServiceSettings) -> Hosts:

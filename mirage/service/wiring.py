@@ -1,5 +1,6 @@
 """Builds the service's objects from the settings, in one place."""
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mirage.config.paths import load_plugin_module
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
@@ -15,7 +17,7 @@ from mirage.domain.callers.caller import Caller
 from mirage.domain.callers.this_host import is_this_host
 from mirage.domain.ports import Cluster, Policy
 from mirage.domain.time_units import HOUR_S
-from mirage.errors import ConfigError
+from mirage.errors import ClusterUnavailable, ConfigError
 from mirage.history.cluster_files.reader import ClusterFile, load_cluster_file
 from mirage.policies import registry
 from mirage.policies.auto_policy import AutoPolicy
@@ -25,6 +27,7 @@ from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.reports.slurmctld_load import DiagnosisReader
 from mirage.service.database_setup import open_store
+from mirage.slurm.clients.auth import sack
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.cli.client import SlurmCli
 from mirage.slurm.clients.restd.client import Slurmrestd
@@ -268,6 +271,31 @@ def build_slurm_permissions(service: Service) -> SlurmPermissions:
         (lambda: token_file.load_token().user) if token_file is not None and by_token else None
     )
     return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, get_user)
+
+
+def build_sack_verifier(
+    cluster: str, claim_use: sack.ClaimUse, *, started_at: int = 0
+) -> sack.SackVerifier:
+    """Build what identifies callers by credentials of Slurm's own socket on this host.
+
+    `cluster`: its name. `claim_use`, `started_at`: see SackVerifier.
+    """
+    plugin = load_plugin_module("client.sack")
+    environ = os.environ | {"MIRAGE_CLUSTER_NAME": cluster}
+
+    def vouch(credential: str) -> bool:
+        try:
+            return bool(plugin.verify_credential(credential, environ, sack.TIMEOUT_S))
+        except plugin.Unreachable as error:
+            raise ClusterUnavailable(f"no credential can be checked: {error}") from error
+
+    return sack.SackVerifier(
+        vouch=vouch,
+        claim_use=claim_use,
+        cluster=cluster,
+        uid=os.geteuid(),
+        started_at=started_at,
+    )
 
 
 def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:

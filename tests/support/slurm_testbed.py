@@ -52,16 +52,19 @@ class TestbedSettings:
     accrue_always: bool = False
     store_flags: bool = True
     nodes: int = 8
+    auth: Literal["munge", "slurm"] = "munge"
     extra: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = [f"x{self.speed}", self.priority]
         words += ["accrue-always"] * self.accrue_always
         words += ["no-store-flags"] * (not self.store_flags)
+        words += ["sack"] * (self.auth == "slurm")
         return "-".join(words)
 
     def options(self) -> list[str]:
         options = [f"--speed={self.speed}", f"--priority={self.priority}", f"--nodes={self.nodes}"]
+        options += [f"--auth={self.auth}"] * (self.auth != "munge")
         options += ["--accrue-always"] * self.accrue_always
         options += ["--no-store-flags"] * (not self.store_flags)
         return options + [f"--extra={line}" for line in self.extra]
@@ -274,6 +277,11 @@ class Testbed:
 
 def _is_passing(said: str) -> bool:
     return _NO_CREDENTIAL in said or _PASSING.search(said) is not None
+
+
+def has_auth_slurm() -> bool:
+    """Return whether the Slurm installed here can do without MUNGE (`auth/slurm`)."""
+    return any(Path("/usr/lib").glob("*/slurm-wlm/auth_slurm.so"))
 
 
 @cache

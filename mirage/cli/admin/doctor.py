@@ -44,8 +44,8 @@ def run_doctor(
     """Check this installation, and say for each fault what to do.
 
     The checks cover the configuration, the database, Slurm and its release, the policy, models,
-    the service and its systemd unit, learning, disk, NFS shares, clock, MUNGE and the wrapped
-    sbatch. Run the command as the user who runs the service (`mirage-as-service doctor`).
+    the service and its systemd unit, learning, disk, NFS shares, clock, MUNGE or SACK, and the
+    wrapped sbatch. Run the command as the user who runs the service (`mirage-as-service doctor`).
 
     The command also tries which jobs this account may change in Slurm: those of all users (as
     Operator), those of an account (as its coordinator), or its own alone. These trials leave no

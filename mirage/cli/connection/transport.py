@@ -1,23 +1,19 @@
 """Finds the service and sends requests to it, for commands and for suggestions on Tab.
 
-On a unix socket the kernel tells the service who calls. Over HTTP a request carries a MUNGE
-credential, or the token of a file.
+On a unix socket the kernel tells the service who calls. Over HTTP a request carries a credential of
+MUNGE or of Slurm's own socket, or the token of a file.
 """
 
 import os
 import socket
-import sys
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from http.client import HTTPConnection, HTTPException
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from mirage.config.paths import get_data_dir, get_user_state_dir
+from mirage.config.paths import get_user_state_dir, load_plugin_module
 from mirage.domain.callers.request_signing import build_signed_text
-from mirage.errors import InputError, ServiceUnavailable
+from mirage.errors import ClusterUnavailable, InputError, ServiceUnavailable
 from mirage.slurm.clients.auth import munge
 
 PREFIX = "/api/v1"
@@ -90,7 +86,7 @@ def send_request(
         headers = {"Host": peer.host}
         headers |= {"Content-Type": "application/json"} if body else {}
         if identified and not peer.is_socket:
-            headers |= _build_auth_header(method, target, body, is_known=peer.is_known)
+            headers["Authorization"] = _build_authorization(method, target, body, peer, timeout_s)
         try:
             connection.request(method, peer.prefix + target, body or None, headers)
             answer = connection.getresponse()
@@ -108,44 +104,33 @@ def _wrap_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
     return wrapped
 
 
-def _build_auth_header(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
-    """Build the header with a MUNGE credential, or with the token of MIRAGE_TOKEN_FILE."""
-    token_file = os.environ.get("MIRAGE_TOKEN_FILE")
-    if token_file and not is_known:
+def _build_authorization(method: str, target: str, body: bytes, peer: Any, timeout_s: float) -> str:
+    """Build the header's value: the token of MIRAGE_TOKEN_FILE, else a credential of Slurm's socket
+    or of MUNGE, whichever Slurm uses."""
+    plugin, credentials = _load_plugin(), load_plugin_module("client.credentials")
+    token_file = os.environ.get(credentials.TOKEN_FILE)
+    if token_file and not peer.is_known:
         raise ServiceUnavailable(
             "Mirage sends a token over https alone, or to the service's socket: over http others "
             "could read the token. Set MIRAGE_URL to https://HOST"
         )
     if token_file:
-        return {"Authorization": f"Bearer {_read_token(Path(token_file))}"}
-    plugin = _load_plugin()
+        try:
+            return f"Bearer {credentials.read_token(token_file)}"
+        except plugin.Unreachable as error:
+            raise InputError(str(error)) from error
     try:
-        cluster = plugin.cluster(os.environ)
+        signed_text = build_signed_text(method, target, body, plugin.cluster(os.environ))
     except plugin.Unreachable as error:
         raise ServiceUnavailable(str(error)) from error
-    credential = munge.create_credential(build_signed_text(method, target, body, cluster))
-    return {"Authorization": f"MUNGE {credential}"}
-
-
-@cache
-def _load_plugin() -> ModuleType:
-    """Load the plugin's module that finds the service and checks who listens there.
-
-    The wrapped sbatch uses the same file, which stands outside this package because it must run
-    under Python 3.6.
-    """
-    sys.path.append(str(get_data_dir("slurm_plugin")))
-    return import_module("mirage_slurm.client.service")
-
-
-def _read_token(path: Path) -> str:
-    """Read the token from a file that nobody else may read. Raises InputError."""
+    if not credentials.uses_sack(os.environ):
+        return f"MUNGE {munge.create_credential(signed_text)}"
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(number, encoding="ascii") as file:
-            status = os.fstat(number)
-            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                raise InputError(f"others can read {path}: run `chmod 600 {path}`")
-            return file.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"no token can be read from {path}: {error}") from error
+        return str(credentials.build_sack_authorization(signed_text, peer, os.environ, timeout_s))
+    except plugin.Unreachable as error:
+        raise ClusterUnavailable(str(error)) from error
+
+
+def _load_plugin() -> Any:
+    """Load the plugin's module that finds the service and checks who listens there."""
+    return load_plugin_module("client.service")

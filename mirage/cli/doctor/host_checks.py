@@ -1,4 +1,4 @@
-"""Checks of this host: the unit, disk, shares, clock, MUNGE and the wrapped sbatch."""
+"""Checks of this host: the unit, disk, shares, clock, MUNGE or SACK, and the wrapped sbatch."""
 
 import ctypes
 import hashlib
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mirage.cli.doctor.finding import Finding, Severity, run_check
-from mirage.config.paths import get_data_dir
+from mirage.config.paths import get_data_dir, load_plugin_module
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import ClusterUnavailable
-from mirage.slurm.clients.auth import munge
+from mirage.errors import ClusterUnavailable, NotIdentified
+from mirage.service import wiring
+from mirage.slurm.clients.auth import munge, sack
 
 SYSTEMD = Path("/run/systemd/system")
 """This folder exists if systemd runs (sd_booted(3))."""
@@ -41,7 +42,7 @@ def check_host(settings: Settings, *, user: bool) -> list[Finding]:
         run_check("shares", lambda: check_nfs_mounts(PROC_MOUNTS.read_text(errors="replace"))),
         run_check("clock", check_clock),
         run_check("/proc", lambda: check_proc_visibility(PROC_MOUNTS.read_text(errors="replace"))),
-        run_check("MUNGE", check_munge),
+        check_credentials(settings.cluster.name),
         run_check("sbatch", lambda: check_sbatch_wrapper(os.environ.get("PATH", ""))),
     ]
 
@@ -181,6 +182,30 @@ def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
         "users see each other's command lines. Mirage puts no secret into one, but other "
         "programs may: mount /proc with hidepid=2 (docs/admin/security.md)"
     )
+
+
+def check_credentials(cluster: str) -> Finding:
+    """Check what identifies users of other hosts: Slurm's own socket or MUNGE, as Slurm has it."""
+    if load_plugin_module("client.credentials").uses_sack(os.environ):
+        return run_check("SACK", lambda: check_sack(cluster))
+    return run_check("MUNGE", check_munge)
+
+
+def check_sack(cluster: str) -> tuple[Severity, str]:
+    """Create a credential by Slurm's own socket as clients do, and read it as the service does."""
+    plugin, payload = load_plugin_module("client.sack"), "mirage doctor"
+    verifier = wiring.build_sack_verifier(cluster, lambda _caller, _digest, _until: True)
+    try:
+        credential = plugin.create_credential(
+            payload, os.geteuid(), os.environ | {"MIRAGE_CLUSTER_NAME": cluster}, sack.TIMEOUT_S
+        )
+        caller = verifier.authenticate_caller(credential, payload)
+    except (ClusterUnavailable, NotIdentified, plugin.Unreachable) as error:
+        return Severity.WARNING, (
+            f"{error}: the service cannot identify users of other hosts, so it learns of their "
+            "chains late (docs/admin/without-munge.md)"
+        )
+    return Severity.GOOD, f"Slurm's own socket works, and identifies {caller.user}"
 
 
 def check_munge() -> tuple[Severity, str]:

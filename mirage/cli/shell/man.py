@@ -20,7 +20,8 @@ _SECTION = 1
 _PACKAGE = "mirage-provisioner"
 _ENVIRONMENT = {
     "MIRAGE_URL": "The service's address, an http, https or unix:// URL.",
-    "MIRAGE_TOKEN_FILE": "A file with a bearer token, mode 0600. Default: MUNGE identifies you.",
+    "MIRAGE_TOKEN_FILE": "A file with a bearer token, mode 0600. Default: MUNGE or Slurm's own "
+    "socket identifies you.",
     "MIRAGE_CONFIG": "The configuration file, in place of /etc/mirage/mirage.toml.",
     "MIRAGE_DATABASE_URL": "The database's URL, in place of database.url of the configuration.",
     "MIRAGE_COMPLETION_S": "How long completion waits for the service, in seconds. Default: 0.2.",

@@ -43,7 +43,7 @@ class Caller:
     uid: int
     user: str
     via: str = "munge"
-    """How the caller was identified: munge, jwt, token or socket."""
+    """How the caller was identified: munge, sack, jwt, token or socket."""
     role: Role | None = None
     """The highest role that this credential allows; None: the role of its user."""
     read_only: bool = False

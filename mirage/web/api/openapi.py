@@ -55,6 +55,13 @@ _SCHEMES = {
         "description": "A MUNGE credential for this one request: its payload is `<METHOD> "
         "<path?query> <SHA-256 of the body> <cluster> mirage`.",
     },
+    "sack": {
+        "type": "http",
+        "scheme": "sack",
+        "description": "A credential of Slurm's own socket (`AuthType=auth/slurm`) for this one "
+        "request, with the payload of MUNGE's. A blank and 16 hexadecimal digits may follow the "
+        "payload.",
+    },
     "session": {
         "type": "apiKey",
         "in": "cookie",

@@ -1,17 +1,29 @@
-"""Lets a MUNGE credential count once, whichever host's munged has read it.
+"""Lets a credential of MUNGE or of Slurm's socket (SACK) count once.
 
-munged remembers the credentials that it has read, but each host has a munged of its own.
+munged remembers the credentials that it has read, but each host has a munged of its own. Slurm's
+socket remembers none.
 """
 
 import base64
 import binascii
 import hashlib
+import heapq
+import threading
+from collections import Counter
 from collections.abc import Callable
 
 from mirage.database.access import idempotency
 from mirage.database.schema.engine import Store
-from mirage.domain.callers.caller import Caller
-from mirage.errors import NotIdentified
+from mirage.domain.callers.caller import NOBODY_UID, Caller
+from mirage.errors import NotIdentified, TooMany
+
+MOST_OF_USER = 4096
+"""Credentials of one user that are remembered at once: 68 a second, at Slurm's 60 s of life. All
+users without an account on this host are one."""
+MOST_IN_ALL = 16384
+"""Credentials in all, some 5 MB. Beyond it each user has an equal share, so a user below the share
+is still served. The n-th user who floods adds MOST_IN_ALL / n: a thousand take seven times as
+much."""
 
 
 def refuse_second_use(
@@ -44,3 +56,62 @@ def _hash_credential(credential: str) -> str:
     if not decoded or base64.b64encode(decoded) != text:
         raise NotIdentified("the credential is not as `munge` writes it")
     return hashlib.sha256(decoded).hexdigest()
+
+
+class UsedCredentials:
+    """Remembers the used credentials of Slurm's socket until they expire, in this process alone."""
+
+    def __init__(
+        self, clock: Callable[[], float], *, of_user: int = MOST_OF_USER, in_all: int = MOST_IN_ALL
+    ) -> None:
+        self._clock = clock
+        self._of_user, self._in_all = of_user, in_all
+        self._digests: set[str] = set()
+        self._by_expiry: list[tuple[int, str, int]] = []
+        self._counts: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def claim_use(self, caller: Caller, digest: str, expires_at: int) -> bool:
+        """Return whether the credential was not used before. `expires_at`: its last good second.
+
+        Raises TooMany for a user who has too many in use; the credential is then not used.
+        """
+        holder = caller.uid if caller.counts_alone else NOBODY_UID
+        with self._lock:
+            now = int(self._clock())
+            self._forget_expired(now)
+            if digest in self._digests:
+                return False
+            if self._counts[holder] >= self._get_most():
+                raise TooMany("too many credentials in a minute", max(1, expires_at - now))
+            self._digests.add(digest)
+            self._counts[holder] += 1
+            heapq.heappush(self._by_expiry, (expires_at, digest, holder))
+            return True
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def _get_most(self) -> int:
+        if len(self._digests) < self._in_all:
+            return self._of_user
+        return min(self._of_user, self._in_all // max(1, len(self._counts)))
+
+    def _forget_expired(self, now: int) -> None:
+        while self._by_expiry and self._by_expiry[0][0] < now:
+            _, digest, holder = heapq.heappop(self._by_expiry)
+            self._digests.remove(digest)
+            self._counts[holder] -= 1
+            if not self._counts[holder]:
+                del self._counts[holder]
+
+
+def claim_in_database(store: Store, clock: Callable[[], int]) -> Callable[[Caller, str, int], bool]:
+    """Return the function that lets a credential of Slurm's socket count once for all services of
+    this database."""
+
+    def claim_use(caller: Caller, digest: str, _expires_at: int) -> bool:
+        with store.begin() as tx:
+            return idempotency.claim_credential(tx, caller.uid, digest, clock())
+
+    return claim_use

@@ -50,6 +50,8 @@ class ApiContext:
 
     Its arguments are the credential and the payloads that the credential may hold. None: the
     service accepts no MUNGE credentials."""
+    identify_sack: Callable[[str, str], Caller] | None = None
+    """The same for a credential of Slurm's own socket, and the one payload that it may hold."""
     munge_without_cluster: bool = False
     """Whether the credentials of older plugins, which name no cluster, are accepted."""
     read_jwt: Callable[[str], Caller] | None = None

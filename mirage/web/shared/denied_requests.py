@@ -156,7 +156,7 @@ def _build_entry(request: Request, error: MirageError, caller: Caller | None) ->
 def _parse_scheme(request: Request) -> str:
     """Return the scheme of the credential if it is a known word; the rest is the secret."""
     word = request.headers.get("authorization", "").partition(" ")[0].lower()
-    return word if word in {"munge", "bearer"} else "unknown"
+    return word if word in {"munge", "sack", "bearer"} else "unknown"
 
 
 def _truncate_text(text: str) -> str:

@@ -69,7 +69,8 @@ def authorize_reader(
         Header(
             description="`Bearer <token>`, with a token of `mirage token create` or of Slurm "
             "(`scontrol token`); or `MUNGE <credential>`, whose payload is `<METHOD> <path?query> "
-            "<SHA-256 of the body> <cluster> mirage`."
+            "<SHA-256 of the body> <cluster> mirage`; or `SACK <credential>` of Slurm's own "
+            "socket, with the same payload."
         ),
     ] = None,
 ) -> Principal:
@@ -89,8 +90,8 @@ def authorize_reader(
 
 
 _CREDENTIAL_HINT = (
-    "the request needs a credential: send the header `Authorization: MUNGE <credential>` "
-    "or `Authorization: Bearer <token>`"
+    "the request needs a credential: send the header `Authorization: MUNGE <credential>`, "
+    "`Authorization: SACK <credential>` or `Authorization: Bearer <token>`"
 )
 
 
@@ -106,6 +107,8 @@ def _authenticate_caller(
     match scheme.upper():
         case "MUNGE":
             return _authenticate_munge(request, context, body, credential)
+        case "SACK":
+            return _authenticate_sack(request, context, body, credential)
         case "BEARER" if credential.startswith(tokens.PREFIX):
             with context.store.read() as tx:
                 now = context.clock()
@@ -155,6 +158,16 @@ def _authenticate_munge(
     if not caller.names_cluster:
         _warn_of_older_plugin(caller.user)
     return caller
+
+
+def _authenticate_sack(
+    request: Request, context: ApiContext, body: bytes, credential: str
+) -> Caller:
+    if context.identify_sack is None:
+        raise NotIdentified("this service accepts no SACK credentials: use a token")
+    target = _get_signed_target(request)
+    payload = build_signed_text(request.method, target, body, context.cluster_name)
+    return context.identify_sack(credential, payload)
 
 
 @lru_cache(maxsize=4096)

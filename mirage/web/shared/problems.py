@@ -59,7 +59,8 @@ NOT_IDENTIFIED = ProblemKind(
     "Send `Authorization: Bearer <token>`, with a token of `mirage token create` or `scontrol "
     "token`. Or send `Authorization: MUNGE <credential>`: munge(1) makes the credential for this "
     "one request, with the payload `<METHOD> <path?query> <SHA-256 of the body in hex> <cluster> "
-    "mirage`.",
+    "mirage`. If Slurm has `AuthType=auth/slurm`, send `Authorization: SACK <credential>`, which "
+    "Slurm's own socket makes with the same payload (docs/admin/without-munge.md).",
 )
 NOT_ALLOWED = ProblemKind(
     "not-allowed",
@@ -133,7 +134,7 @@ NO_CLUSTER = ProblemKind(
     "cluster-unavailable",
     503,
     "The cluster does not answer",
-    "slurmctld or munged gave no answer. Repeat the request later.",
+    "slurmctld, munged or Slurm's own socket gave no answer. Repeat the request later.",
 )
 NOT_READY = ProblemKind(
     "not-ready",
@@ -246,7 +247,7 @@ def build_response(
         body["errors"] = [fault.to_dict() for fault in errors]
     response_headers = {"X-Request-Id": request_id} | dict(headers or {})
     if kind is NOT_IDENTIFIED:
-        response_headers["WWW-Authenticate"] = "MUNGE, Bearer"
+        response_headers["WWW-Authenticate"] = "MUNGE, SACK, Bearer"
     return JSONResponse(body, body["status"], headers=response_headers, media_type=MEDIA_TYPE)
 
 

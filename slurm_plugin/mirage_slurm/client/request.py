@@ -1,9 +1,8 @@
 """Send one request to the Mirage service, and check the answer."""
 
-import os
 import time
 
-from mirage_slurm.client import service
+from mirage_slurm.client import credentials, service
 from mirage_slurm.client.service import Unreachable
 
 LIMIT_S = 2.0
@@ -54,8 +53,9 @@ def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
     try:
         if not peer.is_socket:
-            credential = _make_credential(method, path, body, environ)
-            head.append("Authorization: MUNGE %s" % (credential,))
+            limit_s = LIMIT_S / 2  # so that a silent daemon of Slurm is named, and not the service
+            made = credentials.build_authorization(method, path, body, peer, environ, limit_s)
+            head.append("Authorization: %s" % (made,))
         if body:
             head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
         head += more
@@ -104,55 +104,3 @@ def _parse_detail(answer):
         return ": %.200s" % (json.loads(answer.split(b"\r\n\r\n", 1)[1].decode())["detail"],)
     except (IndexError, KeyError, TypeError, ValueError):
         return ""
-
-
-def _make_credential(method, path, body, environ):
-    """Make the munge command's credential for this request to this cluster's service."""
-    payload = service.format_payload(method, path, hash_sha256(body), environ)
-    munge = _find_command("munge", environ)
-    munge_output, munge_stdout = os.pipe()
-    munge_stdin, payload_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.dup2(munge_stdin, 0)
-            os.dup2(munge_stdout, 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            os.execve(munge, ["munge"], environ)  # noqa: S606 - an argument vector
-        finally:
-            os._exit(127)
-    for fd in (munge_stdin, munge_stdout):
-        os.close(fd)
-    os.write(payload_end, payload.encode("utf-8", "replace"))
-    os.close(payload_end)
-    credential = read_to_end(munge_output).strip()
-    if os.waitpid(child, 0)[1] != 0 or not credential.startswith(b"MUNGE:"):
-        raise Unreachable("the command munge gave no credential: is munged running?")
-    return credential.decode("ascii")
-
-
-def hash_sha256(body):
-    """Return the SHA-256 in hex, by a built-in module if there is one: loading OpenSSL costs 5 ms."""
-    for name in ("_sha256", "_sha2", "hashlib"):  # Python up to 3.11, from 3.12, any other
-        try:
-            return __import__(name).sha256(body).hexdigest()
-        except ImportError:
-            continue
-
-
-def read_to_end(fd):
-    parts = []
-    while True:
-        part = os.read(fd, 4096)
-        if not part:
-            os.close(fd)
-            return b"".join(parts)
-        parts.append(part)
-
-
-def _find_command(command, environ):
-    for directory in environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]:
-        path = os.path.join(directory, command)
-        if directory and os.access(path, os.X_OK):
-            return path
-    raise Unreachable("the command munge is not installed on this host")

@@ -34,9 +34,9 @@ class Unreachable(Exception):
 class Peer(object):
     """The peer that answers: a connection, and what the system says of its other end."""
 
-    __slots__ = ("host", "is_known", "is_socket", "prefix", "stream")
+    __slots__ = ("host", "is_known", "is_socket", "prefix", "stream", "uid")
 
-    def __init__(self, stream, host, prefix, is_known, is_socket=False):
+    def __init__(self, stream, host, prefix, is_known, is_socket=False, uid=None):
         self.stream = stream
         self.host = host  # for the head of a request
         self.prefix = prefix  # the path before Mirage's own
@@ -44,6 +44,7 @@ class Peer(object):
             is_known  # whether the system vouches for it: else its answers prove nothing
         )
         self.is_socket = is_socket  # there the service needs no credential: the kernel names us
+        self.uid = uid  # who listens on a port of this host; None: not known
 
 
 def url(environ):
@@ -98,7 +99,7 @@ def read_slurm_setting(name, environ):
 
 
 def format_payload(method, target, digest, environ):
-    """Format the payload of a MUNGE credential.
+    """Format the payload of a credential of MUNGE or of Slurm's socket.
 
     It is good for one request to this cluster's service alone.
     """
@@ -118,11 +119,12 @@ def connect(where, environ, limit_s):
     if scheme not in ("http", "https") or not authority:
         raise Unreachable("the service's url is not https://HOST, http://HOST or unix:///PATH")
     host, port = _split_authority(authority, 443 if scheme == "https" else 80)
+    prefix = (slash + prefix).rstrip("/")
     if scheme == "https":
-        stream, is_known = _connect_by_tls(host, port, limit_s), True
-    else:
-        stream, is_known = _connect_plainly(host, port, environ, limit_s)
-    return Peer(stream, authority, (slash + prefix).rstrip("/"), is_known)
+        return Peer(_connect_by_tls(host, port, limit_s), authority, prefix, True)
+    stream, listeners = _connect_plainly(host, port, environ, limit_s)
+    uid = min(listeners)[0] if listeners else None
+    return Peer(stream, authority, prefix, bool(listeners), uid=uid)
 
 
 def _split_authority(authority, port):
@@ -184,7 +186,7 @@ def _check_socket(path, environ):
 
 
 def _connect_plainly(host, port, environ, limit_s):
-    """Return a connection, and whether its peer is known: on this host by the user who listens."""
+    """Return a connection, and who listens on this host, as (uid, inode); nobody: on another."""
     import _socket
 
     failed = OSError("this host name has no address")
@@ -197,7 +199,7 @@ def _connect_plainly(host, port, environ, limit_s):
         try:
             if here:
                 _probe_port((family, kind, protocol), address, limit_s)
-            before = here and _find_trusted_listeners(here, port, environ)
+            before = _find_trusted_listeners(here, port, environ) if here else set()
             stream.connect(address)
             if here:
                 _check_listeners(before, here, port, environ)
@@ -206,7 +208,7 @@ def _connect_plainly(host, port, environ, limit_s):
             if not isinstance(failed, Unreachable):
                 failed = error
         else:
-            return stream, bool(here)
+            return stream, before
     raise failed
 
 
@@ -311,9 +313,22 @@ def _get_account(environ):
     return read_configured("account", environ) or ACCOUNT
 
 
+def find_service_uid(peer, environ):
+    """Return the uid under which the service runs; None: this host does not know it.
+
+    That is the user who listens on a port of this host, but for root: a web server may listen there
+    and pass the request on. Else it is the account in client.conf.
+    """
+    return peer.uid or _find_account_uid(environ)
+
+
 def _look_up_account(environ):
-    """Return the uid of the service's account; root's if this host has no such account. The account
-    may be a number (a container's)."""
+    """Return the uid of the service's account; root's if this host has no such account."""
+    return _find_account_uid(environ) or 0
+
+
+def _find_account_uid(environ):
+    """Return the uid of the service's account, which may be a number (a container's), or None."""
     import pwd
 
     name = _get_account(environ)
@@ -322,7 +337,7 @@ def _look_up_account(environ):
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        return 0
+        return None
 
 
 def _describe_stranger(what, uid, environ):

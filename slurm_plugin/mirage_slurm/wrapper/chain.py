@@ -3,7 +3,7 @@
 import os
 import time
 
-from mirage_slurm.client import request
+from mirage_slurm.client import credentials
 from mirage_slurm.wrapper import invocation
 from mirage_slurm.wrapper.settings import parse_comment
 
@@ -92,7 +92,7 @@ def make_id():
     bits |= int.from_bytes(os.urandom(6), "big") & (2**45 - 1)
     stem = _encode_letters(bits, 75)
     text = "%s:%d" % (stem, os.getuid())
-    return stem + _encode_letters(int(request.hash_sha256(text.encode("ascii"))[:5], 16), 15)
+    return stem + _encode_letters(int(credentials.hash_sha256(text.encode("ascii"))[:5], 16), 15)
 
 
 def _encode_letters(bits, shift):

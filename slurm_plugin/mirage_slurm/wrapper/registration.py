@@ -5,13 +5,13 @@ If that fails, a running link registers the chain later (planner/plan.py).
 
 import os
 
+from mirage_slurm.client.credentials import read_to_end
 from mirage_slurm.client.request import (
     LIMIT_S,
     Misread,
     ServiceRefused,
     Unreachable,
     post_chain,
-    read_to_end,
 )
 
 RESERVE_S = 0.2  # part of the limit for all else that the wrapper does
@@ -20,7 +20,7 @@ NEW = ("max_returns", "style")  # fields that an older service may refuse; the n
 
 
 def register_chain(chain_id, job, settings, environ):
-    """POST the chain. MUNGE proves who submits it.
+    """POST the chain. MUNGE or SACK proves who submits it.
 
     Raises ServiceRefused if the service answers 4xx, Unreachable if none answers. A process of its
     own sends the request: a silent name server or munged cannot hold up the user.

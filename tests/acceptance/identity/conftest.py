@@ -1,17 +1,21 @@
 """One site for all tests of this folder: bringing it up is what costs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from tests.support.identity.site import Site
-from tests.support.slurm_testbed import Testbed
+from tests.support.identity.site import SETTINGS, Site
+from tests.support.slurm_testbed import Testbed, has_auth_slurm
+
+AUTHS = ["munge", "slurm"] if has_auth_slurm() else ["munge"]
+"""What identifies users: MUNGE, and Slurm's own sockets where this release has them."""
 
 
-@pytest.fixture(scope="package")
-def site(slurm_host: Testbed) -> Iterator[Site]:
+@pytest.fixture(scope="package", params=AUTHS)
+def site(slurm_host: Testbed, request: pytest.FixtureRequest) -> Iterator[Site]:
     """Its service runs as the account mirage, an Operator; alice and bob have a chain each."""
-    made = Site.set_up(slurm_host)
+    made = Site.set_up(slurm_host, replace(SETTINGS, auth=request.param))
     try:
         made.start_service()
         yield made

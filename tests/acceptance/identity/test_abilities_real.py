@@ -34,6 +34,9 @@ def test_an_operator_may_move_everybodys_jobs(site: Site) -> None:
     assert found["may queue"] == ("good", "of everybody's jobs")
     assert found["may sacct"][0] == found["may submit"][0] == "good"
     assert "a key that can forge a token of any user" in found["identity"][1]
+    what = {"munge": "MUNGE works", "slurm": "Slurm's own socket works"}[site.settings.auth]
+    row = {"munge": "MUNGE", "slurm": "SACK"}[site.settings.auth]
+    assert found[row] == ("good", f"{what}, and identifies mirage")
     assert jobs(site) == before
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.doctor import host_checks, learn_schedule_checks
-from mirage.cli.doctor.finding import Severity
+from mirage.cli.doctor.finding import Finding, Severity
 from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
+from tests.support.fixtures.sack import FakeSackd
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 from tests.support.training.committed import save
 
@@ -89,6 +90,21 @@ def test_a_plain_sbatch_is_no_fault_and_none_is_told(tmp_path: Path) -> None:
     verdict, told = host_checks.check_sbatch_wrapper(str(plain))
     assert verdict is GOOD
     assert "is Slurm's own" in told
+
+
+def test_where_slurm_has_no_munge_its_own_socket_is_tried(sackd: FakeSackd) -> None:
+    """The row of MUNGE is the row of SACK there, and says what is missing."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    good = f"Slurm's own socket works, and identifies {me}"
+    assert host_checks.check_credentials("lab") == Finding("SACK", GOOD, good)
+    found = host_checks.check_credentials("gpu2")
+    assert (found.verdict, "was made on another cluster" in found.told) == (WARNING, True)
+    sackd.path.unlink()
+    found = host_checks.check_credentials("lab")
+    assert (found.what, found.verdict) == ("SACK", WARNING)
+    assert f"no daemon of Slurm listens on {sackd.path}: start sackd" in found.told
+    (sackd.folder / "slurm.conf").write_text("AuthType=auth/munge\n")
+    assert host_checks.check_credentials("lab").what == "MUNGE"
 
 
 def test_the_disk_is_looked_at_where_the_database_grows(tmp_path: Path) -> None:

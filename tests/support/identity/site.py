@@ -42,6 +42,7 @@ _SCRIPT = "#!/bin/sh\nsleep 600\n"
 class Site:
     testbed: Testbed
     root: Path
+    settings: TestbedSettings
     service: subprocess.Popen[str] | None = None
 
     @classmethod
@@ -60,7 +61,7 @@ class Site:
         testbed.up(settings, fresh=fresh)  # which makes the accounts
         shutil.chown(KEY, "slurm", pwd.getpwnam("mirage").pw_gid)
         testbed.cancel_all()
-        site = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
+        site = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")), settings)
         site.root.chmod(0o755)
         shutil.copytree(CHECKOUT / "slurm_plugin", site.root / "slurm_plugin")
         for user in ("alice", "bob", "carol", "mirage"):
@@ -173,14 +174,33 @@ class Site:
             return http.request(method, f"{URL}/api/v1{path}", headers=headers, content=body)
 
     def munge(self, user: str, method: str, path: str, *, ttl: int | None = None) -> str:
-        """Return a MUNGE credential of `user` for a request without a body."""
+        """Return the header's value with a MUNGE credential of `user`; the request has no body."""
         signed_text = build_signed_text(method, f"/api/v1{path}", b"", "testbed")
         words = ["munge", *([] if ttl is None else [f"--ttl={ttl}"])]
-        return self.testbed.run(words, user=user, input=signed_text).stdout.strip()
+        return "MUNGE " + self.testbed.run(words, user=user, input=signed_text).stdout.strip()
+
+    def sack(
+        self, user: str, method: str, path: str, *, reader: str = "mirage", socket: str = ""
+    ) -> str:
+        """Return a credential of Slurm's own socket, or of the one at `socket`, as `munge` does.
+
+        `reader`: the user who may verify it.
+        """
+        signed_text = build_signed_text(method, f"/api/v1{path}", b"", "testbed")
+        uid = pwd.getpwnam(reader).pw_uid
+        program = (
+            "import os, sys; from mirage_slurm.client import sack; "
+            f"print(sack.create_credential(sys.stdin.read(), {uid}, os.environ, {PATIENCE_S}))"
+        )
+        environment = {"PYTHONPATH": str(self.root / "slurm_plugin"), "SLURM_SACK_SOCKET": socket}
+        words = ["/usr/bin/python3", "-BSc", program]
+        done = self.testbed.run(words, user=user, input=signed_text, env=environment)
+        return f"SACK {done.stdout.strip()}"
 
     def send(self, method: str, path: str, credential: str) -> httpx.Response:
+        """Send a request with this value of the header Authorization."""
         with httpx.Client(trust_env=False, timeout=PATIENCE_S) as http:
-            headers = {"Authorization": f"MUNGE {credential}"}
+            headers = {"Authorization": credential}
             return http.request(method, f"{URL}/api/v1{path}", headers=headers)
 
     def chain_jobs(self, chain_id: str) -> dict[int, str]:

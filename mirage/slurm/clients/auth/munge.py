@@ -5,6 +5,7 @@ import re
 import subprocess
 
 from mirage.domain.callers.caller import Caller
+from mirage.domain.callers.request_signing import explain_difference
 from mirage.errors import ClusterUnavailable, NotIdentified
 from mirage.slurm.clients.host_accounts import build_caller, format_user_name
 
@@ -15,10 +16,6 @@ _BAD_CREDENTIAL = 8
 """From this exit code on (munge.h, munge_err_t), the credential is at fault; below it, munged
 is."""
 _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
-
-
-_REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
-_RECIPIENT = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
 
 
 def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> Caller:
@@ -49,20 +46,10 @@ def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> 
     uid = int(facts["UID"])
     if signed_text not in {payload, *older_payloads}:
         raise NotIdentified(
-            f"the MUNGE credential {_explain_difference(signed_text, payload)}",
+            f"the MUNGE credential {explain_difference(signed_text, payload)}",
             format_user_name(uid),
         )
     return build_caller(uid, names_cluster=signed_text == payload)
-
-
-def _explain_difference(signed_text: str, payload: str) -> str:
-    request = _REQUEST.match(payload)
-    if request is None or not signed_text.startswith(request[0]):
-        return "was made for another request"
-    if signed_text == request[0]:
-        return "names no cluster: its client is older than this service"
-    recipient = _RECIPIENT.fullmatch(signed_text.removeprefix(request[0]))
-    return f"was made for another service ({recipient[0].strip() if recipient else 'of no name'})"
 
 
 def create_credential(payload: str) -> str:

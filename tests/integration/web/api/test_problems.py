@@ -117,7 +117,7 @@ def test_all_faults_are_told_at_once(client: Client) -> None:
 )
 def test_a_write_needs_somebody_who_vouches(client: Client, headers: dict[str, str]) -> None:
     answer = client.post(CHAINS, NEW, headers=headers)
-    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "MUNGE, Bearer")
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "MUNGE, SACK, Bearer")
     assert problem(answer)["type"] == "/problems/not-identified"
     assert client.get(CHAINS).json()["items"] == []
 

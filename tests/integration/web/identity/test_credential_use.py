@@ -10,9 +10,11 @@ from mirage.database.access import idempotency
 from mirage.database.schema.engine import Store
 from mirage.domain.callers.caller import Caller
 from mirage.errors import NotIdentified
+from mirage.service import wiring
 from mirage.slurm.clients.auth import munge as real_munge
-from mirage.web.identity.credential_use import refuse_second_use
+from mirage.web.identity.credential_use import claim_in_database, refuse_second_use
 from tests.support.fixtures.munge import run_munged
+from tests.support.fixtures.sack import FakeSackd
 
 NOW = 1_800_000_000
 PAYLOAD = "POST /api/v1/chains/k3v9x2m7q1zt/cancel 0 lab mirage"
@@ -63,3 +65,17 @@ def test_used_credentials_go_after_their_life_and_push_out_no_key_of_a_request(
         assert not idempotency.claim_credential(tx, 7, "digest 0", later - 1)
         assert idempotency.find_fingerprint(tx, cluster_id, 7, "k", now=NOW) == "f"
         assert idempotency.claim_credential(tx, 7, "digest 0", later)
+
+
+def test_a_credential_of_slurms_socket_counts_once_for_all_services_of_the_database(
+    store: Store, sackd: FakeSackd
+) -> None:
+    first, second = (
+        wiring.build_sack_verifier("lab", claim_in_database(store, lambda: NOW)) for _ in range(2)
+    )
+    used, fresh = sackd.mint(PAYLOAD), sackd.mint(PAYLOAD + " 00112233aabbccdd")
+    assert first.authenticate_caller(used, PAYLOAD).via == "sack"
+    for service in (first, second):
+        with pytest.raises(NotIdentified, match="was used before"):
+            service.authenticate_caller(used, PAYLOAD)
+    assert second.authenticate_caller(fresh, PAYLOAD).uid == os.geteuid()

@@ -218,10 +218,10 @@ def test_a_change_without_an_answer_that_has_a_tag_takes_no_if_match(
 
 def test_the_document_says_by_which_credential_each_operation_is_called() -> None:
     schemes = set(DOCUMENT["components"]["securitySchemes"])
-    assert schemes == {"token", "munge", "session"}
+    assert schemes == {"token", "munge", "sack", "session"}
     for method, path, operation in list_operations():
         needs = [set(one) for one in operation["security"]]
-        assert [{name} for name in ("token", "munge", "session")] == needs[:3], path
+        assert [{name} for name in ("token", "munge", "sack", "session")] == needs[:4], path
         assert (set() in needs) <= (method == "GET"), path
     assert set() in [set(one) for one in DOCUMENT["paths"][f"{API}/chains"]["get"]["security"]]
     assert DOCUMENT["paths"]["/healthz"]["get"]["security"] == []
