@@ -53,7 +53,7 @@ def fetch_answer(path, environ):
 def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
     if not peer.is_socket:
-        head.append("Authorization: MUNGE %s" % (_make_credential(method, path, body, environ),))
+        head.append("Authorization: MUNGE %s" % (make_credential(method, path, body, environ),))
     if body:
         head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
     head += more
@@ -102,7 +102,7 @@ def _parse_detail(answer):
         return ""
 
 
-def _make_credential(method, path, body, environ):
+def make_credential(method, path, body, environ):
     """Make the munge command's credential for this request to this cluster's service."""
     payload = service.format_payload(method, path, hash_sha256(body), environ)
     munge = _find_command("munge", environ)
