@@ -5,16 +5,27 @@ also has the state directory of a user's own service and the API's port.
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
+
+from mirage.errors import InputError
 
 DEFAULT_PORT = 6480
 _PACKAGE = Path(__file__).parents[1]
 
 
 def get_data_dir(name: str) -> Path:
-    """Return the path of a shipped folder: migrations, models or slurm_plugin."""
-    installed = _PACKAGE / "_data" / name
-    return installed if installed.exists() else _PACKAGE.parent / name
+    """Return the path of a shipped folder: migrations, models or slurm_plugin.
+
+    In a checkout all lie beside the package. Else slurm_plugin is what mirage-slurm installed.
+    """
+    installed, in_checkout = _PACKAGE / "_data" / name, _PACKAGE.parent / name
+    if name == "slurm_plugin" and not in_checkout.exists():
+        client = find_spec("mirage_slurm")
+        if client is None or client.origin is None:
+            raise InputError("mirage-slurm is missing: run `pip install mirage-slurm`")
+        return Path(client.origin).resolve().parents[1]
+    return installed if installed.exists() else in_checkout
 
 
 def get_models_dir(configured: Path | None = None, state_dir: Path | None = None) -> Path:

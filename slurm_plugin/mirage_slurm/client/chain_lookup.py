@@ -48,7 +48,9 @@ def choose_chain(rows, words):
     matches = [row for row in rows if words.isdigit() and int(words) in row["running"]]
     matches = matches or [row for row in rows if row["chain_id"].startswith(words)]
     if len(matches) > 1:
-        raise BadInput("the ids of %d chains begin with %s: %s" % (len(matches), words, _format_ids(matches)))
+        raise BadInput(
+            "the ids of %d chains begin with %s: %s" % (len(matches), words, _format_ids(matches))
+        )
     if not matches:
         raise BadInput("there is no chain %s: `mirage chain list` shows the chains" % (words,))
     return matches[0]["chain_id"]
@@ -66,9 +68,13 @@ def pick_chain(rows):
     """Return the same as pick_newest_chain, of the user's chains, the newest first."""
     live = [row for row in rows if row["state"] not in _ENDED_STATES]
     if len(live) > 1:
-        raise BadInput("you have %d chains: name the one you mean, of %s" % (len(live), _format_ids(live)))
+        raise BadInput(
+            "you have %d chains: name the one you mean, of %s" % (len(live), _format_ids(live))
+        )
     if not rows:
-        raise BadInput("you have no chain on this cluster: `mirage chain list` shows the chains of others")
+        raise BadInput(
+            "you have no chain on this cluster: `mirage chain list` shows the chains of others"
+        )
     return (live or rows)[0]["chain_id"]
 
 

@@ -188,8 +188,7 @@ class ServiceClient(object):
         """Yield the rows of a paged answer, page after page, up to `limit`."""
         page = self.get(path, limit=min(limit, 500), **params)
         while True:
-            for row in page["items"][:limit]:
-                yield row
+            yield from page["items"][:limit]
             limit -= len(page["items"])
             if page["next"] is None or limit <= 0:
                 return
@@ -225,7 +224,9 @@ class ServiceClient(object):
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise self._make_unavailable("something else than Mirage answered with HTTP %d" % (answer.status,))
+            raise self._make_unavailable(
+                "something else than Mirage answered with HTTP %d" % (answer.status,)
+            )
         return content
 
     def _make_unavailable(self, reason):

@@ -79,7 +79,9 @@ def render_chain_table(chains, terminal):
             "state": chain["state"],
             "links": format_link_count(chain),
             "running": ", ".join(map(str, chain["running"])) or "-",
-            "interrupted": format_duration(chain["interruption_h"] * HOUR_S) if has_handovers else "-",
+            "interrupted": format_duration(chain["interruption_h"] * HOUR_S)
+            if has_handovers
+            else "-",
             "overlap": format_duration(chain["overlap_h"] * HOUR_S) if has_handovers else "-",
             "made": format_day_and_time(chain["created_at"]),
         }
@@ -127,27 +129,23 @@ def format_link_count(chain):
 
 def list_sentences_before(chain):
     """List what stands between a chain's row and its timeline: texts of any length."""
-    for sentence in describe_expected_start(chain):
-        yield sentence
+    yield from describe_expected_start(chain)
     if chain["note"] and chain.get("at_risk") is None:
         yield escape_unprintable(chain["note"])
-    for sentence in describe_price(chain):
-        yield sentence
+    yield from describe_price(chain)
 
 
 def list_sentences_after(chain):
     """List what stands below a chain's links: texts of any length."""
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
-    for sentence in list_warnings(chain):
-        yield sentence
+    yield from list_warnings(chain)
 
 
 def list_warnings(chain):
     """List what the chain's owner should know: returns, a risk, that nobody registered the chain."""
     for describe in (describe_returns, describe_risk, describe_unregistered):
-        for sentence in describe(chain):
-            yield sentence
+        yield from describe(chain)
 
 
 def render_links(links, terminal):
@@ -204,14 +202,19 @@ def describe_price(chain):
     """Describe what an hour of overlap costs, and why; yields nothing for an older service."""
     reason = chain.get("overlap_price_why")
     if reason is not None:
-        yield "An hour of overlap costs %g h of interruption (%s)." % (chain["overlap_price"], reason)
+        yield "An hour of overlap costs %g h of interruption (%s)." % (
+            chain["overlap_price"],
+            reason,
+        )
 
 
 def describe_expected_start(chain):
     """Describe when the next link starts; yields nothing where nothing foretells it."""
     start = chain.get("expected_start")
     if start is not None:
-        at, first, last = (format_day_and_time(start[name]) for name in ("at", "earliest", "latest"))
+        at, first, last = (
+            format_day_and_time(start[name]) for name in ("at", "earliest", "latest")
+        )
         span = "" if first == last else " (8 of 10 times between %s and %s)" % (first, last)
         yield "Link %s is expected to start at %s%s." % (start["link"], at, span)
 
@@ -220,13 +223,19 @@ def describe_returns(chain):
     """Describe how often links may give their nodes back, and which did; yields nothing for an
     older service."""
     if chain.get("max_returns", 0):
-        yield "A link that starts early gives its nodes back at most %s." % (_format_times(chain["max_returns"]),)
+        yield "A link that starts early gives its nodes back at most %s." % (
+            _format_times(chain["max_returns"]),
+        )
     for link in chain["links"]:
         if link.get("returns", 0):
             yield (
                 "Link %s gave its nodes back %s, as the link before it ran for long yet: it had held them "
                 "for %.1f node-minutes."
-                % (link["index"], _format_times(link["returns"]), link["returned_node_h"] * HOUR_S / MINUTE_S)
+                % (
+                    link["index"],
+                    _format_times(link["returns"]),
+                    link["returned_node_h"] * HOUR_S / MINUTE_S,
+                )
             )
 
 
@@ -276,10 +285,19 @@ def _describe_action(row):
         until = format_epoch(row["inputs"]["planned_release"])
         action = "left the planned release as it is: Slurm makes the standby eligible at " + until
     if row["action"] != "wait" and row["mode"] != "act":
-        return "Would have %s: mode %s changes nothing in Slurm.%s" % (action, row["mode"], _describe_repeats(row))
+        return "Would have %s: mode %s changes nothing in Slurm.%s" % (
+            action,
+            row["mode"],
+            _describe_repeats(row),
+        )
     error = ": " + row["error"] if row["error"] else ""
     if row["effect"] in _NOT_DONE:
-        return "Would have %s, but %s%s%s" % (action, _NOT_DONE[row["effect"]], error, _describe_repeats(row))
+        return "Would have %s, but %s%s%s" % (
+            action,
+            _NOT_DONE[row["effect"]],
+            error,
+            _describe_repeats(row),
+        )
     outcome = "%s. %s%s" % (action[:1].upper() + action[1:], _DONE[row["effect"]], error)
     return outcome.rstrip() + _describe_repeats(row)
 
@@ -299,7 +317,9 @@ def _describe_inputs(row):
     if costs is not None and row["time_left_s"] is not None:
         points = list(zip(costs["left_s"], costs["cost_s"], costs["lead_s"]))
         lead_s = look_up_return_lead(points, row["time_left_s"], costs["price"])
-        back = "give its nodes back and be released again %s before the end" % (format_duration(lead_s),)
+        back = "give its nodes back and be released again %s before the end" % (
+            format_duration(lead_s),
+        )
         yield "Should the link start at once, it would by this forecast %s." % (
             "keep its nodes" if lead_s is None else back,)  # fmt: skip
 
@@ -311,4 +331,8 @@ def _describe_forecast(forecast):
         spread = " (%s to %s in 8 of 10 cases)" % (low, high)
     count = forecast["samples"]
     source = ", from %s wait%s" % (count, "s" if count > 1 else "") if count else ""
-    return "Forecast wait if freed now: %s%s%s." % (format_duration(forecast["p50_s"]), spread, source)
+    return "Forecast wait if freed now: %s%s%s." % (
+        format_duration(forecast["p50_s"]),
+        spread,
+        source,
+    )

@@ -39,7 +39,9 @@ def run_command(verb, values):
 
 def _is_service_expected(url):
     """Return whether somebody named a service, or the package's service is on this host."""
-    return bool(rest.find_configured_url(url)) or os.path.exists(service.DEFAULT_URL[len(service.UNIX) :])
+    return bool(rest.find_configured_url(url)) or os.path.exists(
+        service.DEFAULT_URL[len(service.UNIX) :]
+    )
 
 
 def _submit(values):
@@ -52,18 +54,22 @@ def _submit(values):
         )
     if not os.path.exists(wrapper):
         raise BadInput(
-            "the wrapped sbatch is not at %s: this installation is incomplete, install Mirage again" % (wrapper,)
+            "the wrapped sbatch is not at %s: this installation is incomplete, install Mirage again"
+            % (wrapper,)
         )
     if values["links"] is None:
         if "--links" in rest_words:
             raise BadInput(
-                "--links stands after %s: give --links first, then sbatch's options" % (rest_words[0],)
+                "--links stands after %s: give --links first, then sbatch's options"
+                % (rest_words[0],)
             )
         raise BadInput("the number of links is missing: `mirage chain submit --links 8 ...`")
     options = ["--mirage-chain=%d" % (values["links"],)]
-    for name in ("policy", "overlap_price"):
-        if values[name] is not None:
-            options.append("--mirage-%s=%s" % (name.replace("_", "-"), values[name]))
+    options += [
+        "--mirage-%s=%s" % (name.replace("_", "-"), values[name])
+        for name in ("policy", "overlap_price")
+        if values[name] is not None
+    ]
     # Run by this Python: /usr/bin/python3, which the wrapper's first line names, may be missing.
     command = [sys.executable, "-IS", wrapper] + options + rest_words
     sys.stdout.flush()
@@ -92,7 +98,9 @@ def _show(client, values):
     if values["json"]:
         return print_json(chain)
     terminal = screen.find_terminal(os.environ)
-    timeline = build_timeline(client.get("/chains/%s/timeline" % (chain_id,)), newest=values["links"])
+    timeline = build_timeline(
+        client.get("/chains/%s/timeline" % (chain_id,)), newest=values["links"]
+    )
     _print_lines(chain_text.render_chain_table([chain], terminal), terminal)
     _print_sentences(chain_text.list_sentences_before(chain), terminal)
     _print_lines(draw_lines(timeline, terminal.width, terminal.ascii_only), terminal)
@@ -126,7 +134,9 @@ def _explain(client, values):
     if rows:
         screen.print_text("\n\n".join(chain_text.format_decision(row) for row in rows))
     else:
-        screen.print_text("no decisions yet: Mirage decides once a link runs and the next link is in the queue")
+        screen.print_text(
+            "no decisions yet: Mirage decides once a link runs and the next link is in the queue"
+        )
     return 0
 
 
@@ -159,7 +169,11 @@ def _resume(client, values):
 def _print_state(chain, as_json):
     if as_json:
         return print_json(chain)
-    delay_note = "; this may take a while, since Mirage has not read the queue lately" if chain["stale"] else ""
+    delay_note = (
+        "; this may take a while, since Mirage has not read the queue lately"
+        if chain["stale"]
+        else ""
+    )
     screen.print_text(
         "chain %s is %s: Mirage tells Slurm at its next look at the queue%s"
         % (chain["chain_id"], chain["state"], delay_note)
@@ -168,7 +182,11 @@ def _print_state(chain, as_json):
 
 
 def _choose_chain_id(client, words):
-    return chain_lookup.resolve_chain_id(client, words) if words else chain_lookup.pick_newest_chain(client)
+    return (
+        chain_lookup.resolve_chain_id(client, words)
+        if words
+        else chain_lookup.pick_newest_chain(client)
+    )
 
 
 def print_json(value):

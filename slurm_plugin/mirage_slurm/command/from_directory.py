@@ -27,7 +27,9 @@ def run_command(verb, values):
 
 def _list(values):
     _refuse_others(values["user"])
-    rows = [row for row in _list_rows() if values["state"] in (None, row["state"])][: values["limit"]]
+    rows = [row for row in _list_rows() if values["state"] in (None, row["state"])][
+        : values["limit"]
+    ]
     if values["json"]:
         return _print_json(rows)
     _note(_get_base())
@@ -35,8 +37,12 @@ def _list(values):
         screen.print_text("no chains")
         return 0
     terminal = screen.find_terminal(os.environ)
-    cells = [[row["chain_id"], row["state"], row["links"], row["script"], row["says"]] for row in rows]
-    _print_table(("chain", "state", "links", "script", "last link"), cells, ("script", "last link"), terminal)
+    cells = [
+        [row["chain_id"], row["state"], row["links"], row["script"], row["says"]] for row in rows
+    ]
+    _print_table(
+        ("chain", "state", "links", "script", "last link"), cells, ("script", "last link"), terminal
+    )
     return 0
 
 
@@ -55,7 +61,11 @@ def _list_rows():
         if len(fields) == 4 and os.path.isdir(os.path.join(_get_base(), fields[0])):
             chain_id, script, links, says = map(screen.escape_unprintable, fields)
             row = {"chain_id": chain_id, "state": _read_state(chain_id, links, says), "says": says}
-            row.update(script=script, links=links[len("link ") :], directory=os.path.join(_get_base(), chain_id))
+            row.update(
+                script=script,
+                links=links[len("link ") :],
+                directory=os.path.join(_get_base(), chain_id),
+            )
             rows.append(row)
     return rows[::-1]
 
@@ -66,7 +76,9 @@ def _read_state(chain_id, links, says):
         if os.path.exists(os.path.join(_get_base(), chain_id, marker)):
             return state
     begun, _, planned = links[len("link ") :].partition(" of ")
-    has_ended = begun == planned and not says.startswith(("running", "standby", "waits", "requeued", "suspended"))
+    has_ended = begun == planned and not says.startswith(
+        ("running", "standby", "waits", "requeued", "suspended")
+    )
     return "finished" if has_ended else "active"
 
 
@@ -77,7 +89,10 @@ def _show(values):
         return _print_json(chain)
     _note(chain["directory"])
     terminal = screen.find_terminal(os.environ)
-    cells = [[str(link["index"]), str(link["job_id"]), link["says"]] for link in chain["links"][-values["links"] :]]
+    cells = [
+        [str(link["index"]), str(link["job_id"]), link["says"]]
+        for link in chain["links"][-values["links"] :]
+    ]
     _print_table(("link", "job", "state"), cells, ("state",), terminal)
     for name, sentence in chain["notes"]:
         screen.print_wrapped("%s: %s" % (name, sentence), terminal)
@@ -92,10 +107,21 @@ def _read_chain(chain_id):
         number = fields[0][len("link ") :]
         if len(fields) == 3 and fields[0].startswith("link ") and number.isdigit():
             job = fields[1][len("job ") :]
-            links.append({"index": int(number), "job_id": int(job) if job.isdigit() else None, "says": fields[2]})
+            links.append(
+                {
+                    "index": int(number),
+                    "job_id": int(job) if job.isdigit() else None,
+                    "says": fields[2],
+                }
+            )
         elif len(fields) == 2:
             notes.append(fields)
-    return {"chain_id": chain_id, "directory": os.path.join(_get_base(), chain_id), "links": links, "notes": notes}
+    return {
+        "chain_id": chain_id,
+        "directory": os.path.join(_get_base(), chain_id),
+        "links": links,
+        "notes": notes,
+    }
 
 
 def _explain(values):
@@ -110,7 +136,9 @@ def _explain(values):
     for at, says in entries:
         screen.print_text("%s  %s" % (format_epoch(at), says))
     if not entries:
-        screen.print_text("no decisions yet: the running link plans the next link's release soon after its start")
+        screen.print_text(
+            "no decisions yet: the running link plans the next link's release soon after its start"
+        )
     return 0
 
 
@@ -121,14 +149,20 @@ def _read_log(directory):
             parts = [line.rstrip("\n").partition(" ") for line in lines]
     except OSError:
         return []
-    return [(int(at), screen.escape_unprintable(says)) for at, _, says in parts if at.isdigit() and len(at) < 12]
+    return [
+        (int(at), screen.escape_unprintable(says))
+        for at, _, says in parts
+        if at.isdigit() and len(at) < 12
+    ]
 
 
 def _pause(values):
     chain_id = _choose_chain(values["chain"])
     jobs = [job for job, state in _ask_jobs(chain_id) if state == "PENDING"]
     if not jobs:
-        raise CommandError("chain %s has no link that waits, so there is nothing to pause" % (chain_id,))
+        raise CommandError(
+            "chain %s has no link that waits, so there is nothing to pause" % (chain_id,)
+        )
     _run_slurm("scontrol", "uhold", ",".join(jobs))
     return _report(values, chain_id, "paused", "job %s is held" % (", ".join(jobs),))
 
@@ -152,7 +186,12 @@ def _cancel(values):
     if ordered:
         _run_slurm("scancel", *[job for job, _ in ordered])
     names = ", ".join(job for job, _ in ordered)
-    return _report(values, chain_id, "cancelled", "job %s is cancelled" % (names,) if names else "it had no job")
+    return _report(
+        values,
+        chain_id,
+        "cancelled",
+        "job %s is cancelled" % (names,) if names else "it had no job",
+    )
 
 
 def _report(values, chain_id, state, says):
@@ -199,7 +238,9 @@ def _read_jobs(chain_id):
 def _ask_jobs(chain_id):
     """Return (job, state) of the chain's jobs in the queue, by job. Raises SlurmFailed."""
     jobs = set(map(str, _read_jobs(chain_id)))
-    rows = _run_slurm("squeue", "-h", "--all", "-u", chain_lookup.get_own_name(), "-o", "%i %T").splitlines()
+    rows = _run_slurm(
+        "squeue", "-h", "--all", "-u", chain_lookup.get_own_name(), "-o", "%i %T"
+    ).splitlines()
     found = [tuple(row.split()) for row in rows if len(row.split()) == 2]
     return sorted([job for job in found if job[0] in jobs], key=lambda job: int(job[0]))
 
@@ -215,7 +256,11 @@ def _run_slurm(*words):
 
 def _run_link_program(*words):
     """Run mirage-link, outside the chain of the calling job if there is one. Raises CommandError."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("MIRAGE_DIR", "MIRAGE_LINK")}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("MIRAGE_DIR", "MIRAGE_LINK")
+    }
     environ["MIRAGE_STATE_DIR"] = _get_base()
     code, out, err = _run((os.path.join(get_plugin_folder(), "mirage-link"),) + words, environ)
     if code:
@@ -227,8 +272,12 @@ def _run_link_program(*words):
 def _run(words, environ):
     """Return the exit code of a program, and what it wrote on standard output and error."""
     try:
-        process = subprocess.Popen(
-            list(words), env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        process = subprocess.Popen(  # noqa: S603 - an argument vector
+            list(words),
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         raise CommandError("%s cannot be run: %s" % (words[0], error.strerror)) from error
@@ -237,12 +286,16 @@ def _run(words, environ):
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise SlurmFailed("%s has not ended in %d s: Slurm does not answer" % (words[0], _LIMIT_S)) from None
+        raise SlurmFailed(
+            "%s has not ended in %d s: Slurm does not answer" % (words[0], _LIMIT_S)
+        ) from None
     return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def _get_base():
-    return os.environ.get("MIRAGE_STATE_DIR") or os.path.join(os.path.expanduser("~"), ".local", "state", "mirage")
+    return os.environ.get("MIRAGE_STATE_DIR") or os.path.join(
+        os.path.expanduser("~"), ".local", "state", "mirage"
+    )
 
 
 def _note(place):

@@ -22,14 +22,16 @@ STATES = ("active", "paused", "finished", "cancelled", "failed")
 
 
 class Option(object):
-    """An option. `kind`: text, integer, number or flag. `completes`: what a Tab suggests."""
+    """An option. `text`: its help. `kind`: text, integer, number or flag. `completes`: what a Tab suggests."""
 
     __slots__ = ("choices", "completes", "default", "help", "kind", "least", "most", "name")
 
-    def __init__(self, name, kind, help, default=None, least=None, most=None, choices=(), completes=""):
+    def __init__(
+        self, name, kind, text, default=None, least=None, most=None, choices=(), completes=""
+    ):
         self.name = name
         self.kind = kind
-        self.help = help
+        self.help = text
         self.default = default
         self.least = least
         self.most = most
@@ -67,12 +69,12 @@ _TIMES = (
     "Times are in this host's time zone. In --json times are RFC 3339 in UTC, and durations are "
     "seconds (_s) or hours (_h)."
 )
-_URL = Option(
+URL = Option(
     "url",
     "text",
     "The service's address. Default: $MIRAGE_URL, then /etc/mirage/client.conf, then the socket on this host.",
 )
-_JSON = Option("json", "flag", "Print the service's JSON on stdout.")
+JSON = Option("json", "flag", "Print the service's JSON on stdout.")
 
 COMMANDS = (
     Command(
@@ -98,7 +100,10 @@ COMMANDS = (
                 completes="policies",
             ),
             Option(
-                "overlap-price", "number", "What an hour of overlap costs, in hours of interruption.", least=0
+                "overlap-price",
+                "number",
+                "What an hour of overlap costs, in hours of interruption.",
+                least=0,
             ),
         ),
         units="--overlap-price is hours of interruption per hour of overlap. Other exit codes come from sbatch.",
@@ -116,8 +121,8 @@ COMMANDS = (
             Option("me", "flag", "List your own chains only."),
             Option("state", "text", "List chains in this state only.", choices=STATES),
             Option("limit", "integer", "List at most so many chains.", default=100, least=1),
-            _URL,
-            _JSON,
+            URL,
+            JSON,
         ),
         units=_TIMES,
     ),
@@ -134,9 +139,11 @@ COMMANDS = (
         ),
         _SERVICE,
         (
-            Option("links", "integer", "Draw at most so many links, the newest.", default=24, least=1),
-            _URL,
-            _JSON,
+            Option(
+                "links", "integer", "Draw at most so many links, the newest.", default=24, least=1
+            ),
+            URL,
+            JSON,
         ),
         chain="own",
         units=_TIMES,
@@ -147,9 +154,15 @@ COMMANDS = (
         (("the last five decisions", "mirage chain explain k3v9x2m7q1zt --limit 5"),),
         _SERVICE,
         (
-            Option("limit", "integer", "Show at most so many decisions, the newest.", default=20, least=1),
-            _URL,
-            _JSON,
+            Option(
+                "limit",
+                "integer",
+                "Show at most so many decisions, the newest.",
+                default=20,
+                least=1,
+            ),
+            URL,
+            JSON,
         ),
         chain="own",
         units=_TIMES,
@@ -159,7 +172,7 @@ COMMANDS = (
         "Pause a chain: its running link goes on, and no further link starts until you resume it.",
         (("", "mirage chain pause k3v9x2m7q1zt"),),
         _SERVICE,
-        (_URL, _JSON),
+        (URL, JSON),
         chain="named",
     ),
     Command(
@@ -169,7 +182,7 @@ COMMANDS = (
         "a chain.",
         (("", "mirage chain resume k3v9x2m7q1zt"),),
         _SERVICE,
-        (_URL, _JSON),
+        (URL, JSON),
         chain="named",
     ),
     Command(
@@ -177,7 +190,7 @@ COMMANDS = (
         "End a chain: cancel its pending and its running link.",
         (("", "mirage chain cancel k3v9x2m7q1zt"),),
         _SERVICE,
-        (_URL, _JSON),
+        (URL, JSON),
         chain="named",
     ),
     Command(
@@ -189,7 +202,14 @@ COMMANDS = (
             ("the line for another shell", "mirage plugin path --shell fish"),
         ),
         _LOCAL,
-        (Option("shell", "text", "The shell to print the line for. Default: your login shell.", choices=SHELLS),),
+        (
+            Option(
+                "shell",
+                "text",
+                "The shell to print the line for. Default: your login shell.",
+                choices=SHELLS,
+            ),
+        ),
     ),
 )
 

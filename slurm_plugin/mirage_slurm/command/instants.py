@@ -17,7 +17,9 @@ def parse_instant(text):
     if match is None:
         raise ValueError("not an instant: %r" % (text,))
     day_and_time, fraction, sign, hours, minutes = match.groups()
-    seconds = calendar.timegm(time.strptime(day_and_time, "%Y-%m-%dT%H:%M:%S")) + float(fraction or 0)
+    seconds = calendar.timegm(time.strptime(day_and_time, "%Y-%m-%dT%H:%M:%S")) + float(
+        fraction or 0
+    )
     offset_s = int(hours or 0) * HOUR_S + int(minutes or 0) * MINUTE_S
     return seconds + offset_s if sign == "-" else seconds - offset_s
 

@@ -42,10 +42,18 @@ def parse_words(words):
 
 def _refuse_group(words):
     """Return the error for words that name no command: the group's help, or why they are wrong."""
-    lines = ["Usage: mirage %s COMMAND [OPTIONS]" % (words[0],), "", grammar.GROUPS[words[0]], "", "Commands:"]
-    for command in grammar.COMMANDS:
-        if command.words[0] == words[0]:
-            lines.append("  %-10s %s" % (command.words[1], command.text.partition("\n")[0]))
+    lines = [
+        "Usage: mirage %s COMMAND [OPTIONS]" % (words[0],),
+        "",
+        grammar.GROUPS[words[0]],
+        "",
+        "Commands:",
+    ]
+    lines += [
+        "  %-10s %s" % (command.words[1], command.text.partition("\n")[0])
+        for command in grammar.COMMANDS
+        if command.words[0] == words[0]
+    ]
     if words[1:2] in ([], ["--help"]):
         return NotParsed("\n".join(lines), 0 if words[1:] else 2)
     what = "option" if words[1].startswith("-") else "command"
@@ -95,14 +103,19 @@ def _make_parser(command):
     parser.command = command
     parser.add_argument("--help", nargs=0, action=_Help)
     if command.chain:
-        parser.add_argument("chain", metavar="CHAIN_ID", nargs="?" if command.chain == "own" else None, default="")
+        parser.add_argument(
+            "chain", metavar="CHAIN_ID", nargs="?" if command.chain == "own" else None, default=""
+        )
     for option in command.options:
         name = "--" + option.name
         if option.kind == "flag":
             parser.add_argument(name, action="store_true")
         else:
             parser.add_argument(
-                name, type=_make_reader(option), default=option.default, choices=option.choices or None
+                name,
+                type=_make_reader(option),
+                default=option.default,
+                choices=option.choices or None,
             )
     return parser
 
@@ -112,7 +125,9 @@ def _make_reader(option):
         try:
             value = _KINDS[option.kind](text)
         except ValueError:
-            raise argparse.ArgumentTypeError("%r is not %s" % (text, _METAVARS[option.kind])) from None
+            raise argparse.ArgumentTypeError(
+                "%r is not %s" % (text, _METAVARS[option.kind])
+            ) from None
         if option.least is not None and not value >= option.least:
             raise argparse.ArgumentTypeError("%s is less than %s" % (text, option.least))
         if option.most is not None and not value <= option.most:
@@ -146,7 +161,9 @@ def render_help(command):
     lines += _format_entry("--help", "Show this message and exit.")
     lines += ["", "Examples:" if len(command.examples) > 1 else "Example:"]
     for purpose, line in command.examples:
-        lines += (["  %s:" % (purpose[0].upper() + purpose[1:],)] if purpose else []) + ["    " + line]
+        lines += (["  %s:" % (purpose[0].upper() + purpose[1:],)] if purpose else []) + [
+            "    " + line
+        ]
     if command.units:
         lines += [""] + _wrap("Units: " + command.units)
     codes = "; ".join("%d %s" % (code, grammar.EXITS[code]) for code in command.exits)
@@ -174,7 +191,9 @@ def _format_entry(name, text):
 def _wrap(text, indent=""):
     import textwrap
 
-    return textwrap.wrap(text, 79, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, 79, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def print_not_parsed(why):

@@ -8,7 +8,9 @@ import sys
 from mirage_slurm.client.rest import CommandError
 
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")
-_EARLY_RETURN = re.compile(r"^\s*(?:\*\)\s*return\b|(?:\[|\[\[|case) .*(?:PS1|\$-).*(?:return|in\s*$))")
+_EARLY_RETURN = re.compile(
+    r"^\s*(?:\*\)\s*return\b|(?:\[|\[\[|case) .*(?:PS1|\$-).*(?:return|in\s*$))"
+)
 """In ~/.bashrc: where a shell that is not interactive ends. `case $- in` is Debian's and Ubuntu's."""
 
 
@@ -22,7 +24,8 @@ def print_line(shell, environ):
     folder = get_plugin_folder()
     if not os.path.exists(os.path.join(folder, "sbatch")):
         raise CommandError(
-            "the wrapped sbatch is not in %s: this installation is incomplete, install Mirage again" % (folder,)
+            "the wrapped sbatch is not in %s: this installation is incomplete, install Mirage again"
+            % (folder,)
         )
     shell = shell or os.path.basename(environ.get("SHELL", ""))
     sys.stdout.write(format_path_line(folder, shell, _find_own_commands()) + "\n")
@@ -43,7 +46,9 @@ def format_path_line(folder, shell, commands=""):
         line = 'setenv PATH %s:"$PATH"' % (shlex.quote(folder).replace("!", "\\!"),)
         return line + (":" + shlex.quote(commands).replace("!", "\\!") if commands else "")
     if name == "fish":
-        words = [_quote_for_fish(folder), "$PATH"] + ([_quote_for_fish(commands)] if commands else [])
+        words = [_quote_for_fish(folder), "$PATH"] + (
+            [_quote_for_fish(commands)] if commands else []
+        )
         return "set -gx PATH " + " ".join(words)
     line = 'export PATH=%s:"$PATH"' % (shlex.quote(folder),)
     return line + (":" + shlex.quote(commands) if commands else "")

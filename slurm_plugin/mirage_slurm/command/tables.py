@@ -2,7 +2,13 @@
 
 from mirage_slurm.command import terminal as screen
 
-_UNICODE = (("┏", "━", "┳", "┓"), ("┃", "┃"), ("┡", "━", "╇", "┩"), ("│", "│"), ("└", "─", "┴", "┘"))
+_UNICODE = (
+    ("┏", "━", "┳", "┓"),
+    ("┃", "┃"),
+    ("┡", "━", "╇", "┩"),
+    ("│", "│"),
+    ("└", "─", "┴", "┘"),
+)
 _ASCII = (("+", "-", "-", "+"), ("|", "|"), ("|", "-", "+", "|"), ("|", "|"), ("+", "-", "-", "+"))
 """The top, the edge and divider of the head, the line below the head, the edge and divider of a row,
 the bottom."""
@@ -15,12 +21,10 @@ def render_table(names, rows, wrapped, terminal):
     top, head, below, edge, bottom = _ASCII if terminal.ascii_only else _UNICODE
     widths = _choose_widths(names, rows, wrapped, terminal.width - len(names) - 1)
     yield screen.Line(_draw_border(top, widths))
-    for line in _draw_row(names, names, widths, wrapped, head, "bold"):
-        yield line
+    yield from _draw_row(names, names, widths, wrapped, head, "bold")
     yield screen.Line(_draw_border(below, widths))
     for row in rows:
-        for line in _draw_row(row, names, widths, wrapped, edge, ""):
-            yield line
+        yield from _draw_row(row, names, widths, wrapped, edge, "")
     yield screen.Line(_draw_border(bottom, widths))
 
 
@@ -31,7 +35,8 @@ def _draw_border(characters, widths):
 
 def _draw_row(cells, names, widths, wrapped, edges, style):
     columns = [
-        _fit_cell(cell, max(0, width - _PADDING), name in wrapped) for cell, name, width in zip(cells, names, widths)
+        _fit_cell(cell, max(0, width - _PADDING), name in wrapped)
+        for cell, name, width in zip(cells, names, widths)
     ]
     height = max(len(lines) for lines in columns)
     edge, divider = edges
@@ -51,13 +56,19 @@ def _draw_row(cells, names, widths, wrapped, edges, style):
 def _fit_cell(text, width, is_wrapped):
     """Return the lines of a cell. What is too long for a line ends in an ellipsis."""
     lines = screen.wrap_text(text, width, folds=False) if is_wrapped else [text]
-    return [line if screen.count_cells(line) <= width else screen.cut_text(line, width - 1) + "…" for line in lines]
+    return [
+        line if screen.count_cells(line) <= width else screen.cut_text(line, width - 1) + "…"
+        for line in lines
+    ]
 
 
 def _choose_widths(names, rows, wrapped, most):
     """Return the widths of the columns, padding included, at most `most` in all where that is possible."""
     natural = [
-        min(most, _PADDING + max(screen.count_cells(text) for text in [name] + [row[at] for row in rows]))
+        min(
+            most,
+            _PADDING + max(screen.count_cells(text) for text in [name] + [row[at] for row in rows]),
+        )
         for at, name in enumerate(names)
     ]
     widths = _narrow_wrapped(natural, [name in wrapped for name in names], most)
@@ -69,7 +80,9 @@ def _narrow_wrapped(widths, is_wrapped, most):
     """Narrow the widest of the wrapped columns, until all fit or these are equally narrow."""
     while any(is_wrapped) and sum(widths) > most:
         widest = max(width for width, may in zip(widths, is_wrapped) if may)
-        second = max(width if may and width != widest else 0 for width, may in zip(widths, is_wrapped))
+        second = max(
+            width if may and width != widest else 0 for width, may in zip(widths, is_wrapped)
+        )
         ratios = [int(may and width == widest) for width, may in zip(widths, is_wrapped)]
         excess = sum(widths) - most
         if widest == second:

@@ -9,7 +9,9 @@ import re
 import sys
 import unicodedata
 
-_DIRECTION_CHANGES = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTION_CHANGES = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 """Characters that change the direction of writing, and so make a name look like another."""
 _WORD = re.compile(r"\s*\S+\s*")
 _CODES = {

@@ -15,7 +15,17 @@ class LinkRow(object):
     its start, epoch seconds.
     """
 
-    __slots__ = ("forecast", "index", "interruption", "job_id", "note", "overlap", "rest", "runs", "waits")
+    __slots__ = (
+        "forecast",
+        "index",
+        "interruption",
+        "job_id",
+        "note",
+        "overlap",
+        "rest",
+        "runs",
+        "waits",
+    )
 
     def __init__(self, index, job_id, waits, interruption, runs, overlap, rest, forecast, note):
         self.index = index
@@ -40,7 +50,7 @@ class Timeline(object):
     def span(self):
         """Return the first and the last instant to draw; the last is at least a second later."""
         instants = [at for row in self.rows for at in _list_instants(row)] or [self.now]
-        return min(instants), max(max(instants), min(instants) + 1.0)
+        return min(instants), max(instants + [min(instants) + 1.0])
 
 
 def build_timeline(answer, newest):
@@ -50,12 +60,16 @@ def build_timeline(answer, newest):
     """
     links, now = answer["links"], _compute_now(answer)
     handovers = {handover["link"]: handover for handover in answer["handovers"]}
-    return Timeline(now, [_build_row(link, handovers.get(link["index"]), now) for link in links[-newest:]])
+    return Timeline(
+        now, [_build_row(link, handovers.get(link["index"]), now) for link in links[-newest:]]
+    )
 
 
 def _compute_now(answer):
     """Return when the cluster was last looked at; nothing later is known."""
-    texts = [answer["as_of"]] + [link[name] for link in answer["links"] for name in ("start", "end")]
+    texts = [answer["as_of"]] + [
+        link[name] for link in answer["links"] for name in ("start", "end")
+    ]
     return max([parse_instant(text) for text in texts if text is not None] or [0.0])
 
 

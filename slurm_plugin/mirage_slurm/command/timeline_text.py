@@ -66,14 +66,12 @@ def draw_lines(timeline, width, ascii_only):
     notes_fit = width >= _NOTES_FROM
     cells = max(_LEAST_CELLS, width - margin - (_NOTE_WIDTH if notes_fit else 0))
     scale = _Scale(timeline.span[0], timeline.span[1], cells)
-    for line in _draw_axis(scale, timeline.now, margin, marks):
-        yield line
+    yield from _draw_axis(scale, timeline.now, margin, marks)
     used = set()
     for label, row in zip(labels, timeline.rows):
         line = Line(label.ljust(margin)) + _draw_link(row, scale, timeline.now, marks, used)
         yield line + Line(" " + _format_note(row)) if notes_fit else line
-    for line in _draw_legend(used, marks, width):
-        yield line
+    yield from _draw_legend(used, marks, width)
     if not notes_fit:
         for row in timeline.rows:
             yield Line("link %d: %s" % (row.index, _format_note(row)))
