@@ -1,7 +1,7 @@
 """Names the mirage-slurm that mirage-provisioner needs, while hatchling makes its metadata.
 
-For an index it is the one of the same version. `pip install CHECKOUT` finds none there before a release, and takes the
-checkout's own.
+For an index it is the one of the same version. `pip install CHECKOUT` finds none there before a
+release, and takes the checkout's own.
 """
 
 import os
@@ -21,16 +21,15 @@ class ClientDependency(MetadataHookInterface):
         own = name_client(
             Path(self.root).resolve(), metadata["version"], by_pip="PIP_BUILD_TRACKER" in os.environ
         )
-        metadata["dependencies"] = [
-            own if name == CLIENT else name for name in metadata["dependencies"]
-        ]
+        names = metadata["dependencies"]
+        metadata["dependencies"] = [own if name == CLIENT else name for name in names]
 
 
 def name_client(root: Path, version: str, *, by_pip: bool) -> str:
     """Return the requirement of the client.
 
-    `by_pip`: whether pip itself builds, and so installs at once. The folder of a source archive is
-    gone afterwards, so what is built from one names the version (PKG-INFO is in such a folder alone).
+    `by_pip`: whether pip itself builds, and so installs at once. What is built from a source archive
+    names the version: PKG-INFO is in such a folder alone, and the folder is gone afterwards.
     """
     folder = root / "slurm_plugin"
     is_checkout = (folder / "pyproject.toml").exists() and not (root / "PKG-INFO").exists()

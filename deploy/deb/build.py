@@ -257,7 +257,8 @@ def _version(source: Path) -> str:
     """Of the project, and when the commit was made: later commits are newer packages."""
     text = (source / "slurm_plugin/mirage_slurm/command/version.py").read_text()
     made = datetime.fromtimestamp(_epoch(source), tz=UTC)
-    return f"{text.split('"')[-2]}+{made:%Y%m%d.%H%M%S}"
+    version = text.rpartition('VERSION = "')[2].partition('"')[0]
+    return f"{version}+{made:%Y%m%d.%H%M%S}"
 
 
 def _epoch(source: Path) -> int:
