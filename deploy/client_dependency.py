@@ -28,8 +28,8 @@ class ClientDependency(MetadataHookInterface):
 def name_client(root: Path, version: str, *, by_pip: bool) -> str:
     """Return the requirement of the client.
 
-    `by_pip`: whether pip itself builds, and so installs at once. What is built from a source archive
-    names the version: PKG-INFO is in such a folder alone, and the folder is gone afterwards.
+    `by_pip`: whether pip itself builds, and so installs at once. What is built from a source
+    archive names the version: PKG-INFO is in such a folder alone, and that folder does not last.
     """
     folder = root / "slurm_plugin"
     is_checkout = (folder / "pyproject.toml").exists() and not (root / "PKG-INFO").exists()

@@ -36,9 +36,9 @@ def main():
         if code is not None:
             sys.exit(code)
     if has_provisioner():
-        from mirage.__main__ import main as run_provisioner
+        from importlib import import_module
 
-        run_provisioner()
+        import_module("mirage.__main__").main()
     sys.exit(_answer_alone(sys.argv[1:]))
 
 

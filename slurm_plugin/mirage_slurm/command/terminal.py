@@ -164,6 +164,8 @@ def cut_text(text, width):
 def wrap_text(text, width, folds=True):
     """Return the lines of a text, at most `width` columns each. Words that are longer than a line are
     folded; if not `folds`, they are left too long."""
+    if not text.strip():
+        return [_strip_end(text, width)]
     lines, line, cells = [], "", 0
     for match in _WORD.finditer(text):
         word = match.group()
