@@ -241,8 +241,8 @@ def _ask_jobs(chain_id):
     rows = _run_slurm(
         "squeue", "-h", "--all", "-u", chain_lookup.get_own_name(), "-o", "%i %T"
     ).splitlines()
-    found = [tuple(row.split()) for row in rows if len(row.split()) == 2]
-    return sorted([job for job in found if job[0] in jobs], key=lambda job: int(job[0]))
+    queued = {tuple(row.split()) for row in rows if len(row.split()) == 2}
+    return sorted((job for job in queued if job[0] in jobs), key=lambda job: int(job[0]))
 
 
 def _run_slurm(*words):

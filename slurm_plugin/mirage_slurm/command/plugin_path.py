@@ -61,9 +61,8 @@ def _quote_for_fish(text):
 def _find_own_commands():
     """Return the folder of the program `mirage` that runs; "" if every PATH has it."""
     folder = os.path.dirname(os.path.abspath(sys.argv[0]))
-    has_program = os.access(os.path.join(folder, "mirage"), os.X_OK)
-    is_program = os.path.basename(sys.argv[0]) == "mirage"
-    return folder if has_program and is_program and folder not in _SYSTEM else ""
+    is_program = os.path.basename(sys.argv[0]) == "mirage" and os.path.isfile(sys.argv[0])
+    return folder if is_program and folder not in _SYSTEM else ""
 
 
 def describe_early_return(path):

@@ -68,7 +68,7 @@ def test_the_wheel_is_the_whole_folder_and_small(built: tuple[Path, Path]) -> No
 
 
 def test_an_index_takes_the_metadata(built: tuple[Path, Path]) -> None:
-    """packaging checks what an index checks; the description is Markdown without a relative link."""
+    """packaging checks what an index checks. The description has no relative link."""
     wheel, source = built
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]

@@ -80,8 +80,6 @@ def test_what_links_wrote_down_is_explained(link: Link) -> None:
 
 
 def test_a_chain_is_cancelled_with_the_waiting_link_first(link: Link) -> None:
-    link.slurm.has_queued(101, f"mirage:{link.chain.name}:1")
-    link.slurm.job_is(101, "RUNNING")
     link.slurm.has_queued(990, "a job of the same user")
     done = asked(link.slurm, "chain", "cancel", link.chain.name)
     assert done == f"chain {link.chain.name} is cancelled: job 102, 101 is cancelled\n"
