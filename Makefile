@@ -129,11 +129,13 @@ test-first: $(CHECK_STAMP)  ## the first tier of tests alone: no root, no Slurm,
 hooks: $(CHECK_STAMP)  ## git checks each commit by .pre-commit-config.yaml from now on
 	$(BIN)/pre-commit install
 
-# What serves, with the extras postgres and jwt, and what builds Mirage: no torch, nothing of the tests.
-$(SERVE_STAMP): pyproject.toml requirements/serve.txt
+# What serves, with the extras postgres and jwt, and what builds Mirage: no torch, nothing of the tests. slurm_plugin comes last:
+# as pip replaces a mirage-provisioner that brought the program `mirage` itself, it takes the program away.
+$(SERVE_STAMP): pyproject.toml slurm_plugin/pyproject.toml slurm_plugin/mirage_slurm/command/version.py requirements/serve.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PINNED) -r requirements/serve.txt
 	$(PIP) --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps --no-build-isolation -e slurm_plugin
 	touch $@
 
 # What trains trees as well.

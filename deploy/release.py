@@ -11,14 +11,17 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PROJECT, CHANGELOG = "pyproject.toml", "CHANGELOG.md"
+VERSION_FILE = "slurm_plugin/mirage_slurm/command/version.py"
+"""It has the version of both distributions."""
+CHANGELOG = "CHANGELOG.md"
+DISTRIBUTIONS = {"mirage_slurm": "slurm_plugin", "mirage_provisioner": "."}
+"""By name in files: the folder that each is built from."""
 UNRELEASED = "## Unreleased\n"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _MOST_NAMED = 3
@@ -55,21 +58,27 @@ def edit(texts: Mapping[str, str], release: Release) -> dict[str, str]:
     `texts`: of the last commit, by path. Raises NotReadyError.
     """
     new = {name: with_names(text, release) for name, text in texts.items() if _SHOWING.match(name)}
-    new[PROJECT] = with_version(texts[PROJECT], release)
+    new[VERSION_FILE] = with_version(texts[VERSION_FILE], release)
     new[CHANGELOG] = with_section(texts[CHANGELOG], release)
     return {name: text for name, text in new.items() if text != texts[name]}
 
 
-def with_version(project: str, release: Release) -> str:
-    """The project's file with the new version."""
+def with_version(text: str, release: Release) -> str:
+    """The file of the version with the new one."""
     if _numbers(release.version) <= _numbers(release.before):
         raise NotReadyError(
-            f"{release.version} is not newer than {release.before}, the version in {PROJECT}: "
+            f"{release.version} is not newer than {release.before}, the version in {VERSION_FILE}: "
             "give a newer one, as in make release VERSION=0.2.0"
         )
-    return project.replace(
-        f'\nversion = "{release.before}"\n', f'\nversion = "{release.version}"\n'
-    )
+    return text.replace(f'\nVERSION = "{release.before}"\n', f'\nVERSION = "{release.version}"\n')
+
+
+def read_version(text: str) -> str:
+    """The version that the file of the version has. Raises NotReadyError."""
+    found = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
+    if found is None:
+        raise NotReadyError(f'{VERSION_FILE} has no line VERSION = "...": restore it')
+    return found[1]
 
 
 def with_section(changelog: str, release: Release) -> str:
@@ -136,7 +145,9 @@ class Checkout:
     def committed(self) -> dict[str, str]:
         """What a release may change, as the last commit has it, by path."""
         names = self.git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
-        wanted = [name for name in names if name in {PROJECT, CHANGELOG} or _SHOWING.match(name)]
+        wanted = [
+            name for name in names if name in {VERSION_FILE, CHANGELOG} or _SHOWING.match(name)
+        ]
         return {name: self.git("show", f"HEAD:{name}") for name in wanted}
 
     def changed(self) -> set[str]:
@@ -167,7 +178,7 @@ class Checkout:
 def release(checkout: Checkout, version: str, *, on: date, dry_run: bool) -> None:
     """Commit and tag what is released, unless that is done. Raises NotReadyError."""
     texts = checkout.committed()
-    before = tomllib.loads(texts[PROJECT])["project"]["version"]
+    before = read_version(texts[VERSION_FILE])
     one = Release(version, before, checkout.dated(version) or on)
     head = checkout.git("rev-parse", "HEAD").strip()
     tagged = checkout.tagged(one.tag)
@@ -213,26 +224,28 @@ def _commit(checkout: Checkout, new: Mapping[str, str], one: Release) -> None:
 
 
 def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None:
-    """The wheel, the source archive and the Debian packages in dist/, and their checksums.
+    """Wheels, source archives and the Debian packages in dist/, and their checksums.
 
     Raises NotReadyError.
     """
     dist = checkout.folder / "dist"
-    what = "the wheel, the source archive and the Debian packages"
-    _say(dry_run, f"build {what if deb else 'the wheel and the source archive'} in {dist}")
+    what = f"the wheels and source archives of {' and '.join(DISTRIBUTIONS)}"
+    _say(dry_run, f"build {what}{', and the Debian packages,' * deb} in {dist}")
     _say(dry_run, f"write {dist / 'SHA256SUMS'}")
     if dry_run:
         return
     epoch = int(checkout.git("log", "-1", "--format=%ct"))
     (dist / "SHA256SUMS").unlink(missing_ok=True)  # of another build, and so of other files
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
-    _run(checkout, sys.executable, "-m", "hatchling", "build", "--directory", str(dist))
+    for folder in DISTRIBUTIONS.values():
+        words = (sys.executable, "-m", "hatchling", "build", "--directory", str(dist))
+        _run(checkout, *words, folder=folder)
     if deb:  # make brings the environment to the new version before it builds
         _run(checkout, "make", "deb")
     stamp = f"{datetime.fromtimestamp(epoch, tz=UTC):%Y%m%d.%H%M%S}"
     names = [
-        f"mirage_provisioner-{version}-py3-none-any.whl",
-        f"mirage_provisioner-{version}.tar.gz",
+        *(f"{name}-{version}-py3-none-any.whl" for name in DISTRIBUTIONS),
+        *(f"{name}-{version}.tar.gz" for name in DISTRIBUTIONS),
         *(f"{name}_{version}+{stamp}_amd64.deb" for name in _PACKAGES if deb),
     ]
     if missing := [name for name in names if not (dist / name).is_file()]:
@@ -240,8 +253,10 @@ def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None
     (dist / "SHA256SUMS").write_text(checksums({n: (dist / n).read_bytes() for n in names}))
 
 
-def _run(checkout: Checkout, *words: str) -> None:
-    done = subprocess.run(words, cwd=checkout.folder, capture_output=True, text=True, check=False)
+def _run(checkout: Checkout, *words: str, folder: str = ".") -> None:
+    done = subprocess.run(
+        words, cwd=checkout.folder / folder, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise NotReadyError(
             f"{' '.join(words)} failed: {(done.stderr or done.stdout).strip()}\n"

@@ -24,6 +24,8 @@ import closure
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
+CLIENT = "mirage-slurm"
+"""The users' part, which is laid at a place of its own."""
 EXTRAS = ("postgres", "jwt")
 LEARN_EXTRAS = ("trees",)
 PYTHON = "python3.11"
@@ -138,31 +140,32 @@ def _copy_compiled(
 def _requirements(source: Path, extras: Sequence[str]) -> list[str]:
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     more = (project["optional-dependencies"][extra] for extra in extras)
-    return [*project["dependencies"], *(word for words in more for word in words)]
+    wanted = [*project["dependencies"], *(word for words in more for word in words)]
+    return [name for name in wanted if name != CLIENT]
 
 
 def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
-    """Install the wheel with pip; put the users' part, the plugin, at a short path of its own."""
+    """Install both wheels with pip; put the users' part, the plugin, at a short path of its own."""
     copy, wheels, fresh = work / "source", work / "wheels", work / "mirage"
     for folder in (copy, wheels, fresh):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, copy, ignore=_LEFT_BEHIND)
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, copy)
-    (wheel,) = wheels.glob("*.whl")
-    _run(*pip, "install", "--no-deps", "--no-compile", "--no-index", "--target", fresh, wheel)
+    both = (copy / "slurm_plugin", copy)
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, *both)
+    built = sorted(wheels.glob("*.whl"))
+    _run(*pip, "install", "--no-deps", "--no-compile", "--no-index", "--target", fresh, *built)
     for name in ("direct_url.json", "RECORD"):  # they say where it was built
         for found in fresh.rglob(name):
             found.unlink()
     shutil.rmtree(fresh / "bin")
     plugin = LIB / "slurm_plugin"
-    shutil.move(fresh / "mirage/_data/slurm_plugin", tree / plugin)
+    shutil.move(fresh / "mirage_slurm_plugin", tree / plugin)
+    # Relative: the package also works unpacked somewhere else.
+    (fresh / "mirage_slurm.pth").write_text(f"{os.path.relpath(plugin, SITE)}\n")
     _compile(fresh, SITE)
     _compile(tree / plugin, plugin)
     shutil.copytree(fresh, tree / SITE, dirs_exist_ok=True)
-    data = SITE / "mirage/_data"
-    # Relative: the package also works unpacked somewhere else.
-    (tree / data / "slurm_plugin").symlink_to(os.path.relpath(plugin, data))
 
 
 def _lay_environment(tree: Path) -> None:
@@ -252,9 +255,10 @@ def _gzip(path: Path, content: bytes) -> None:
 
 def _version(source: Path) -> str:
     """Of the project, and when the commit was made: later commits are newer packages."""
-    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    text = (source / "slurm_plugin/mirage_slurm/command/version.py").read_text()
     made = datetime.fromtimestamp(_epoch(source), tz=UTC)
-    return f"{project['version']}+{made:%Y%m%d.%H%M%S}"
+    version = text.rpartition('VERSION = "')[2].partition('"')[0]
+    return f"{version}+{made:%Y%m%d.%H%M%S}"
 
 
 def _epoch(source: Path) -> int:

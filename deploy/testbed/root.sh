@@ -33,4 +33,4 @@ apt-get install -q -y --no-install-recommends libslurm-dev
 apt-get clean
 python3 -m venv /opt/mirage
 /opt/mirage/bin/pip install --no-cache-dir --disable-pip-version-check --progress-bar off --no-deps --require-hashes -r requirements/test.txt
-/opt/mirage/bin/pip install --no-cache-dir --disable-pip-version-check --progress-bar off --no-deps --no-build-isolation -e .'
+/opt/mirage/bin/pip install --no-cache-dir --disable-pip-version-check --progress-bar off --no-deps --no-build-isolation -e . -e slurm_plugin'

@@ -47,7 +47,8 @@ def make(release: str, *, fresh: bool = False) -> Path:
 
 def _recipe() -> str:
     """Return a short hash of a root's recipe: a new recipe makes a new root."""
-    project = tomllib.loads((_REPOSITORY / "pyproject.toml").read_text())["project"]
+    client = _REPOSITORY / "slurm_plugin" / "pyproject.toml"
+    project = tomllib.loads(client.read_text())["project"]
     pins = (_REPOSITORY / "requirements" / "test.txt").read_text()
     text = f"{_RECIPE.read_text()}{host.PACKAGES}{project['scripts']}{pins}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ COMMANDS = {
         "mirage.cli.simulation.demo",
         "Run the real service on a simulated cluster, on an accelerated clock.",
     ),
-    "chain": ("mirage.cli.chains.chain", "Submit, show, pause, resume or cancel chains."),
+    "chain": ("mirage.cli.chains.client_commands", "Submit, show, pause, resume or cancel chains."),
     "cluster": (
         "mirage.cli.admin.cluster_import",
         "Write the cluster file, which describes a site to the simulator.",
@@ -70,7 +70,7 @@ COMMANDS = {
         "Check this installation, and say for each fault what to do.",
     ),
     "plugin": (
-        "mirage.cli.chains.plugin",
+        "mirage.cli.chains.client_commands",
         "Print the line for your shell's profile that finds the wrapped sbatch.",
     ),
     "handover": (

@@ -8,16 +8,10 @@ from typing import Any
 
 from rich.markup import escape
 
-EXITS = {
-    0: "done",
-    1: "it failed, or was refused: the message says why",
-    2: "an option, a file or the configuration is wrong",
-    3: "Slurm did not answer, or refused",
-    4: "the database cannot be used, or has the schema of another version",
-    5: "the service does not answer; chains continue in Slurm without it",
-    130: "ended by Ctrl-C",
-    143: "ended by SIGTERM",
-}
+from mirage.config.paths import load_client_module
+
+grammar = load_client_module("command.grammar")
+EXITS: dict[int, str] = grammar.EXITS
 """The exit codes. Scripts may rely on them (`errors.py`)."""
 
 _SERVICE = (0, 1, 2, 5)
@@ -62,46 +56,6 @@ MANUAL: dict[str, HelpEntry] = {
         (0, 1, 2, 130, 143),
         f"{_COSTS} --from and --until are in UTC.",
     ),
-    "chain submit": HelpEntry(
-        (
-            (
-                "a chain of eight jobs",
-                "mirage chain submit --links 8 -p gpu -t 48:00:00 train.sh",
-            ),
-            (
-                "an hour of overlap costs as much as an hour of interruption",
-                "mirage chain submit --links 8 --overlap-price 1 train.sh",
-            ),
-        ),
-        _LOCAL,
-        "--overlap-price is hours of interruption per hour of overlap. Other exit codes come from "
-        "sbatch.",
-    ),
-    "chain list": HelpEntry(
-        (
-            ("alice's active chains", "mirage chain list --user alice --state active"),
-            ("for a script", "mirage chain list --limit 500 --json"),
-        ),
-        _SERVICE,
-        _SHOWN,
-    ),
-    "chain show": HelpEntry(
-        (
-            ("the timeline and the figures", "mirage chain show k3v9x2m7q1zt"),
-            ("draw the last three links", "mirage chain show k3v9x2m7q1zt --links 3"),
-            ("for a script", "mirage chain show k3v9x2m7q1zt --json"),
-        ),
-        _SERVICE,
-        _SHOWN,
-    ),
-    "chain explain": HelpEntry(
-        (("the last five decisions", "mirage chain explain k3v9x2m7q1zt --limit 5"),),
-        _SERVICE,
-        _SHOWN,
-    ),
-    "chain pause": HelpEntry((("", "mirage chain pause k3v9x2m7q1zt"),), _SERVICE),
-    "chain resume": HelpEntry((("", "mirage chain resume k3v9x2m7q1zt"),), _SERVICE),
-    "chain cancel": HelpEntry((("", "mirage chain cancel k3v9x2m7q1zt"),), _SERVICE),
     "cluster import": HelpEntry(
         (
             ("ask the Slurm of this host", "mirage cluster import --out c.toml"),
@@ -350,10 +304,6 @@ MANUAL: dict[str, HelpEntry] = {
         (("make `man mirage-chain-show` work", "mirage man ~/.local/share/man"),),
         _LOCAL,
     ),
-    "plugin path": HelpEntry(
-        (("print the line to add to ~/.bashrc", "mirage plugin path"),),
-        _LOCAL,
-    ),
     "mode": HelpEntry(
         (
             ("show the modes", "mirage mode"),
@@ -365,6 +315,11 @@ MANUAL: dict[str, HelpEntry] = {
 }
 """The entry of every command, by the command's words
 (tests/integration/cli/test_command_help.py)."""
+
+MANUAL |= {
+    " ".join(command.words): HelpEntry(command.examples, command.exits, command.units)
+    for command in grammar.COMMANDS
+}
 
 
 def join_lines(text: str) -> str:

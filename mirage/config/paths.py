@@ -8,29 +8,40 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+
+from mirage.errors import InputError
 
 DEFAULT_PORT = 6480
 _PACKAGE = Path(__file__).parents[1]
 
 
 def get_data_dir(name: str) -> Path:
-    """Return the path of a shipped folder: migrations, models or slurm_plugin."""
-    installed = _PACKAGE / "_data" / name
-    return installed if installed.exists() else _PACKAGE.parent / name
+    """Return the path of a shipped folder: migrations, models or slurm_plugin.
+
+    In a checkout all lie beside the package. Else slurm_plugin is what mirage-slurm installed.
+    """
+    installed, in_checkout = _PACKAGE / "_data" / name, _PACKAGE.parent / name
+    if name == "slurm_plugin" and not in_checkout.exists():
+        client = find_spec("mirage_slurm")
+        if client is None or client.origin is None:
+            raise InputError("mirage-slurm is missing: run `pip install mirage-slurm`")
+        return Path(client.origin).resolve().parents[1]
+    return installed if installed.exists() else in_checkout
 
 
 @cache
-def load_plugin_module(name: str) -> ModuleType:
-    """Load a module of the shell plugin by its name below `mirage_slurm`, as `client.service`.
+def load_client_module(name: str) -> ModuleType:
+    """Load a module of the distribution mirage-slurm by its name below `mirage_slurm`, such as
+    `client.rest`.
 
-    Users' commands run the same file, which stands outside this package because it must run under
-    Python 3.6.
+    A checkout uses its own copy whatever is installed, since both are changed together.
     """
     folder = str(get_data_dir("slurm_plugin"))
     if folder not in sys.path:
-        sys.path.append(folder)
+        sys.path.insert(0, folder)
     return import_module(f"mirage_slurm.{name}")
 
 

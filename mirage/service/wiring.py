@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mirage.config.paths import load_plugin_module
+from mirage.config.paths import load_client_module
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
@@ -280,7 +280,7 @@ def build_sack_verifier(
 
     `cluster`: its name. `claim_use`, `started_at`: see SackVerifier.
     """
-    plugin = load_plugin_module("client.sack")
+    plugin = load_client_module("client.sack")
     environ = os.environ | {"MIRAGE_CLUSTER_NAME": cluster}
 
     def vouch(credential: str) -> bool:

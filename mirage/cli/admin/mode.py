@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.suggestions import suggest_partitions
-from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.options import ConfigOption, JsonOption
+from mirage.config.paths import load_client_module
 from mirage.domain.decision import Mode
-from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
+from mirage.errors import InputError, StoreUnavailable
 
 if TYPE_CHECKING:
     from mirage.database.schema.engine import Transaction
@@ -113,9 +112,10 @@ def _fetch_modes() -> dict[str, str] | None:
 
     This is for a user who cannot read the database, because it belongs to another account.
     """
+    rest = load_client_module("client.rest")
     try:
-        answer = ServiceClient(resolve_service_url(None), by_hand="").get("/mode")
-    except ServiceUnavailable:
+        answer = rest.ServiceClient(rest.resolve_service_url(), by_hand="").get("/mode")
+    except rest.ServiceUnavailable:
         return None
     if answer.get("kill_switch"):
         typer.echo(

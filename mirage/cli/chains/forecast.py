@@ -9,15 +9,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.chains.chain_text import format_duration
 from mirage.cli.chains.service_options import ServiceJson, Url
-from mirage.cli.connection.service_client import ServiceClient
 from mirage.cli.connection.suggestions import suggest_partitions
-from mirage.cli.connection.transport import resolve_service_url
+from mirage.config.paths import load_client_module
 from mirage.domain.sanitize import escape_unprintable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
 from mirage.errors import InputError, MalformedText, ServiceUnavailable
 
+rest = load_client_module("client.rest")
+instants = load_client_module("command.instants")
 app = typer.Typer()
 
 _BY_HAND = "`sbatch --test-only` prints Slurm's own estimate."
@@ -69,7 +69,7 @@ def forecast_wait(
         "gpus": gpus,
         "account": account,
     }
-    service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
+    service = rest.ServiceClient(rest.resolve_service_url(url), by_hand=_BY_HAND)
     if wait:
         _wait_for_forecast(service, shape)
     forecast = service.get("/forecasts", **shape)
@@ -96,9 +96,9 @@ def _parse_time_limit_s(text: str) -> int:
     return seconds
 
 
-def _wait_for_forecast(service: ServiceClient, shape: Mapping[str, str | int]) -> None:
+def _wait_for_forecast(service: Any, shape: Mapping[str, str | int]) -> None:
     """Wait until the worker has answered, or said that it cannot. Raises ServiceUnavailable."""
-    service.post("/forecasts", shape)
+    service.post("/forecasts", dict(shape))
     until = time.monotonic() + _MAX_WAIT_S
     with Console(stderr=True).status("waiting for the service to simulate this job"):
         while time.monotonic() < until:
@@ -124,5 +124,7 @@ def _render_forecast(forecast: Mapping[str, Any]) -> Table:
     table = Table()
     for name in ("p10", "p50", "p90"):
         table.add_column(f"wait {name}", justify="right")
-    table.add_row(*(format_duration(forecast[name]) for name in ("p10_s", "p50_s", "p90_s")))
+    table.add_row(
+        *(instants.format_duration(forecast[name]) for name in ("p10_s", "p50_s", "p90_s"))
+    )
     return table

@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        help="The service's address. Default: $MIRAGE_URL, then /etc/mirage/client.conf, then the "
-        "socket on this host."
-    ),
-]
-ServiceJson = Annotated[bool, typer.Option("--json", help="Print the service's JSON on stdout.")]
+from mirage.config.paths import load_client_module
+
+_grammar = load_client_module("command.grammar")
+
+Url = Annotated[str | None, typer.Option(help=_grammar.URL.help)]
+ServiceJson = Annotated[bool, typer.Option("--json", help=_grammar.JSON.help)]

@@ -15,19 +15,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mirage.cli.chains.chain_text import (
-    describe_service_state,
-    format_day_and_time,
-    format_link_count,
-)
 from mirage.cli.chains.service_options import ServiceJson, Url
-from mirage.cli.connection.chain_lookup import get_own_name
-from mirage.cli.connection.service_client import ServiceClient
-from mirage.cli.connection.transport import resolve_service_url
 from mirage.cli.ui.terminal import create_console
+from mirage.config.paths import load_client_module
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import ServiceUnavailable
 
+chain_lookup = load_client_module("client.chain_lookup")
+rest = load_client_module("client.rest")
+chain_text = load_client_module("command.chain_text")
+instants = load_client_module("command.instants")
 app = typer.Typer()
 
 _BY_HAND = "`squeue --me -O JobID,State,Reason,Comment` shows your links."
@@ -53,8 +49,8 @@ def show_top(
     The command asks the service alone, and never Slurm. If the service does not answer, the command
     says so and tries again.
     """
-    user = get_own_name() if mine else user
-    service = ServiceClient(resolve_service_url(url), by_hand=_BY_HAND)
+    user = chain_lookup.get_own_name() if mine else user
+    service = rest.ServiceClient(rest.resolve_service_url(url), by_hand=_BY_HAND)
     out = create_console()
     if once or as_json or not (out.is_terminal and sys.stdin.isatty()):
         overview = _fetch_overview(service, user)
@@ -70,15 +66,15 @@ def show_top(
                 return
 
 
-def _fetch_overview(service: ServiceClient, user: str) -> dict[str, Any]:
+def _fetch_overview(service: Any, user: str) -> dict[str, Any]:
     overview = service.get("/overview", limit=100, user=user or None)
     return overview | {"modes": service.get("/mode")}
 
 
-def _render_now(service: ServiceClient, user: str, rows: int) -> RenderableType:
+def _render_now(service: Any, user: str, rows: int) -> RenderableType:
     try:
         return render_overview(_fetch_overview(service, user), rows=rows)
-    except ServiceUnavailable as error:
+    except rest.ServiceUnavailable as error:
         return Text(
             f"{escape_unprintable(str(error))}\n\nTrying again. Press q to quit.",
             style="bold red",
@@ -89,7 +85,7 @@ def render_overview(overview: Mapping[str, Any], *, rows: int) -> RenderableType
     """Render the overview with at most `rows` chains and hand-overs together."""
     head = Text(
         f"{overview['live']} live, {overview['at_risk']} at risk, {overview['paused']} paused;"
-        f" {describe_service_state(overview, overview['modes'])}",
+        f" {chain_text.describe_service_state(overview, overview['modes'])}",
         style="bold red" if overview["stale"] else "bold",
     )
     soon = overview["soon"][: max(1, rows // 3)]
@@ -108,7 +104,7 @@ def _render_upcoming(upcoming: list[Mapping[str, Any]]) -> Table:
         table.add_row(
             handover["chain_id"],
             str(handover["link"]),
-            format_day_and_time(handover["predecessor_end"]),
+            instants.format_day_and_time(handover["predecessor_end"]),
             _format_range(handover["start"]),
             _fit_text(text),
         )
@@ -138,7 +134,8 @@ def _format_range(start: Mapping[str, Any] | None) -> str:
     if start is None:
         return "-"
     condition = "" if start["eligible"] else " if freed"
-    return f"{format_day_and_time(start['p10'])} to {format_day_and_time(start['p90'])}{condition}"
+    first, last = (instants.format_day_and_time(start[name]) for name in ("p10", "p90"))
+    return f"{first} to {last}{condition}"
 
 
 def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
@@ -151,7 +148,7 @@ def _render_chains(rows: list[Mapping[str, Any]]) -> Table:
             chain["chain_id"],
             escape(escape_unprintable(chain["user"])),
             "at risk" if risk is not None else chain["state"],
-            format_link_count(chain),
+            chain_text.format_link_count(chain),
             ", ".join(map(str, chain["running"])) or "-",
             _fit_text(text),
             style="bold red" if risk is not None else "yellow" * (chain["state"] == "paused"),

@@ -1,5 +1,1 @@
-"""Connects commands to the running service.
-
-The package finds the service's address, sends HTTP requests with a credential, finds a chain by
-name, and suggests chains and partitions on Tab.
-"""
+"""Connects commands to the package mirage_slurm, which calls the service; suggests on Tab."""

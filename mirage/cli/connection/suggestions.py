@@ -13,9 +13,10 @@ from typing import Any
 
 import typer
 
-from mirage.cli.connection import transport
-from mirage.config.paths import get_models_dir
+from mirage.config.paths import get_models_dir, load_client_module
 from mirage.config.policy_names import POLICY_NAMES
+
+rest = load_client_module("client.rest")
 
 PATIENCE = "MIRAGE_COMPLETION_S"
 """The environment variable with the seconds that the service may take."""
@@ -85,10 +86,10 @@ def get_patience_s() -> float:
 
 
 def _request_rows(path: str) -> list[dict[str, Any]]:
-    request = (transport.resolve_service_url(None), "GET", transport.PREFIX + path)
-    answer = transport.send_request(*request, identified=False, timeout_s=get_patience_s())
+    request = (rest.resolve_service_url(), "GET", rest.PREFIX + path, b"")
+    answer = rest.send_request(*request, identified=False, limit_s=get_patience_s())
     if answer.status == HTTPStatus.UNAUTHORIZED:
-        answer = transport.send_request(*request, identified=True, timeout_s=get_patience_s())
+        answer = rest.send_request(*request, identified=True, limit_s=get_patience_s())
     return list(json.loads(answer.body)["items"]) if answer.is_success else []
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mirage.cli.doctor.finding import Finding, Severity, run_check
-from mirage.config.paths import get_data_dir, load_plugin_module
+from mirage.config.paths import get_data_dir, load_client_module
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterUnavailable, NotIdentified
@@ -186,14 +186,14 @@ def check_proc_visibility(mounts: str) -> tuple[Severity, str]:
 
 def check_credentials(cluster: str) -> Finding:
     """Check what identifies users of other hosts: Slurm's own socket or MUNGE, as Slurm has it."""
-    if load_plugin_module("client.credentials").uses_sack(os.environ):
+    if load_client_module("client.credentials").uses_sack(os.environ):
         return run_check("SACK", lambda: check_sack(cluster))
     return run_check("MUNGE", check_munge)
 
 
 def check_sack(cluster: str) -> tuple[Severity, str]:
     """Create a credential by Slurm's own socket as clients do, and read it as the service does."""
-    plugin, payload = load_plugin_module("client.sack"), "mirage doctor"
+    plugin, payload = load_client_module("client.sack"), "mirage doctor"
     verifier = wiring.build_sack_verifier(cluster, lambda _caller, _digest, _until: True)
     try:
         credential = plugin.create_credential(

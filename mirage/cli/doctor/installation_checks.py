@@ -11,7 +11,7 @@ from mirage.cli.doctor.finding import Finding, Severity, run_check
 from mirage.cli.doctor.learn_schedule_checks import check_schedule
 from mirage.cli.doctor.learning_checks import check_learning
 from mirage.config import settings as settings_file
-from mirage.config.paths import load_plugin_module
+from mirage.config.paths import load_client_module
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
 from mirage.database.operations.demotions import read_demotions
@@ -160,7 +160,7 @@ def _check_authentication(settings: Settings) -> tuple[Severity, str]:
     """Check by which means callers are identified."""
     auth = settings.auth
     wiring.build_jwt_reader(settings)
-    if load_plugin_module("client.credentials").uses_sack(os.environ):
+    if load_client_module("client.credentials").uses_sack(os.environ):
         means = ["Slurm's own socket (SACK)", "tokens"]
     else:
         munge = "MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)"

@@ -4,7 +4,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirage import logs
-from mirage.chains.explanations import explain_unregistered
 from mirage.chains.lifecycle import Registration, register_chain
 from mirage.database.chains import chains, decisions
 from mirage.database.events import audit
@@ -66,7 +65,6 @@ def test_a_chain_of_unknown_settings_is_never_early(
     assert no_accounting.calls("scontrol") == []
     found = chain(acting_store)
     assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
-    assert "style sequential, no overlap" in explain_unregistered(found.style, 0)
     with acting_store.read() as tx:
         row = decisions.find_last_decision(tx, 1, CHAIN, 2)
     assert row is not None

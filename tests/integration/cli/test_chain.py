@@ -370,7 +370,7 @@ def test_without_munge_nothing_is_asked(client: Client, chain: ChainId, tmp_path
     answer = run("pause", chain, url=client.url, PATH=f"{tmp_path}:/bin:/usr/bin")
     assert (answer.code, answer.err) == (
         3,
-        "mirage: munged gives no credential: munge: Error: no socket\n",
+        "mirage: the command munge gave no credential: is munged running?\n",
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.cli.chains import chain_text
+from mirage.cli.chains.top import chain_text
 from mirage.database.chains import chains
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store

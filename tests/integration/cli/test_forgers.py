@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.connection import transport
+from mirage.cli.connection.suggestions import rest
 from tests.integration.cli.test_chain import run
 from tests.integration.slurm_plugin.test_who_answers import own_address
 from tests.support.api.running import CHAIN
@@ -86,4 +86,4 @@ def test_without_a_word_it_is_the_packages_socket(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
     monkeypatch.setenv("MIRAGE_CLIENT_CONF", "/dev/null")
-    assert transport.resolve_service_url(None) == "unix:///run/mirage/api.sock"
+    assert rest.resolve_service_url(None) == "unix:///run/mirage/api.sock"

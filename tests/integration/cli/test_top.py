@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mirage.cli.chains.chain_text import describe_service_state
-from mirage.cli.chains.top import render_overview
+from mirage.cli.chains.top import chain_text, render_overview
 from mirage.database.schema.engine import Store
 from mirage.domain.chain_cause import ChainRisk, Risk
 from tests.support.api.fixtures import client, context, stage, store
@@ -76,7 +75,7 @@ def test_the_mode_told_is_the_one_that_holds(
     found: dict[str, str], modes: dict[str, object], says: str
 ) -> None:
     noon = {"as_of": "2027-01-15T12:00:00+00:00", "stale": False}
-    assert f"; {says}" in describe_service_state(found | noon, modes)
+    assert f"; {says}" in chain_text.describe_service_state(found | noon, modes)
 
 
 def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:

@@ -71,9 +71,9 @@ def test_a_release_is_a_commit_a_tag_and_packages_with_their_sums(clone: Clone) 
     assert not (clone.folder / "dist").exists()
 
     # It stopped once after it wrote one file of those that it changes.
-    project = clone.folder / "pyproject.toml"
-    version = next(x for x in project.read_text().splitlines() if x.startswith("version = "))
-    project.write_text(project.read_text().replace(version, f'version = "{VERSION}"'))
+    file = clone.folder / "slurm_plugin/mirage_slurm/command/version.py"
+    version = next(x for x in file.read_text().splitlines() if x.startswith("VERSION = "))
+    file.write_text(file.read_text().replace(version, f'VERSION = "{VERSION}"'))
     done = clone.release()
     assert done.returncode == 0, done.stderr
     assert clone.git("log", "-2", "--format=%s") == f"Release {VERSION}\nFirst"
@@ -88,10 +88,12 @@ def test_a_release_is_a_commit_a_tag_and_packages_with_their_sums(clone: Clone) 
     )
     sums = told(clone.folder / "dist")
     name = f"mirage_provisioner-{VERSION}"
+    client = f"mirage_slurm-{VERSION}"
     wheel, source = f"{name}-py3-none-any.whl", f"{name}.tar.gz"
-    assert list(sums) == [wheel, source]
+    assert set(sums) == {wheel, source, f"{client}-py3-none-any.whl", f"{client}.tar.gz"}
     with zipfile.ZipFile(clone.folder / "dist" / wheel) as archive:
-        assert f"{name}.dist-info/METADATA" in archive.namelist()
+        metadata = archive.read(f"{name}.dist-info/METADATA").decode()
+    assert f"Requires-Dist: mirage-slurm=={VERSION}\n" in metadata, "as an index has it"
     with tarfile.open(clone.folder / "dist" / source) as archive:
         assert f"{name}/pyproject.toml" in archive.getnames()
 

@@ -1,4 +1,4 @@
-"""The wheel is the whole product: installed outside the checkout it migrates, submits and runs."""
+"""The wheels are the whole product: installed outside the checkout they migrate, submit and run."""
 
 import json
 import os
@@ -59,8 +59,13 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of commands of an environment with the wheel in it.
+def client_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pip_wheel(source / "slurm_plugin", tmp_path_factory.mktemp("client") / "wheel")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, client_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of commands of an environment with both wheels in it.
 
     Mirage's dependencies are those of this environment, found through a .pth file; the editable
     install there is not, since .pth files found that way are not read.
@@ -69,7 +74,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python("venv", "--without-pip", str(folder), cwd=folder)
     own = folder / "bin" / "python"
     quiet = ("--quiet", "--disable-pip-version-check", "--no-deps")
-    python("pip", "--python", str(own), "install", *quiet, str(wheel), cwd=folder)
+    python(
+        "pip", "--python", str(own), "install", *quiet, str(wheel), str(client_wheel), cwd=folder
+    )
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin"
@@ -97,16 +104,13 @@ def test_it_carries_what_is_not_python_and_no_caches(wheel: Path, source: Path) 
     data = {name.removeprefix(DATA) for name in names(wheel) if name.startswith(DATA)}
     expected = {
         str(path.relative_to(source))
-        for folder in ("migrations", "models", "slurm_plugin")
+        for folder in ("migrations", "models")
         for path in (source / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert data == expected
-    assert {
-        "slurm_plugin/sbatch",
-        "slurm_plugin/mirage_slurm/carrier/main.sh",
-        "migrations/env.py",
-    } <= data
+    assert "migrations/env.py" in data
+    assert not [name for name in names(wheel) if "mirage_slurm" in name], "that is mirage-slurm's"
     pages = {"templates/layout.html", "static/live.js", "static/mirage.css", "static/mirage.svg"}
     assert {f"mirage/web/{name}" for name in pages} <= names(wheel)
     assert not [name for name in names(wheel) if "__pycache__" in name or name.endswith(".pyc")]
@@ -132,7 +136,7 @@ def test_all_is_found_in_the_install(installed: Path, tmp_path: Path) -> None:
 
 def test_commands_of_the_plugin_stay_executable(installed: Path) -> None:
     for name in ("sbatch", "mirage-link"):
-        (path,) = installed.parent.glob(f"lib/python*/site-packages/{DATA}slurm_plugin/{name}")
+        (path,) = installed.parent.glob(f"lib/python*/site-packages/mirage_slurm_plugin/{name}")
         assert os.access(path, os.X_OK)
 
 

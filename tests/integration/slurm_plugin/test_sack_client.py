@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import load_plugin_module
+from mirage.config.paths import load_client_module
 from mirage.domain.callers.request_signing import build_signed_text
 from tests.support.fixtures.sack import ANYBODY, FakeSackd, run_sackd
 from tests.support.patient import PATIENCE_S
 from tests.support.slurm_plugin.forger import BOB, as_root, folder_of, forging
 
-sack = load_plugin_module("client.sack")
-credentials = load_plugin_module("client.credentials")
-service = load_plugin_module("client.service")
+sack = load_client_module("client.sack")
+credentials = load_client_module("client.credentials")
+service = load_client_module("client.service")
 
 SOON_S = 0.2
 """For what never comes."""

@@ -95,6 +95,7 @@ if [ -z "$job" ]; then
         *) continue ;;
         esac
         case $format in
+        '%i %T') printf '%s\n' "$id $state"; continue ;;
         '%k %i %T %r') id="$id $state $reason" ;;
         '%k %i %T %e') id="$id $state $end" ;;
         '%k %i %T %S %e') id="$id $state $start $end" ;;

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.chains.plugin import format_path_line
+from mirage.config.paths import load_client_module
+
+plugin_path = load_client_module("command.plugin_path")
 
 
 def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
@@ -44,4 +46,4 @@ def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
     ],
 )
 def test_the_line_is_in_the_words_of_the_login_shell(shell: str, line: str) -> None:
-    assert format_path_line("/opt/it's !", shell) == line
+    assert plugin_path.format_path_line("/opt/it's !", shell) == line

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from mirage.cli.chains import timeline_text
-from mirage.cli.chains.timeline_rows import Timeline, build_timeline
+from mirage.config.paths import load_client_module
+
+timeline_rows = load_client_module("command.timeline_rows")
+timeline_text = load_client_module("command.timeline_text")
 
 NOW = 1_800_000_000
 HOUR = 3600
@@ -59,7 +61,7 @@ def build_chain_document(
     return {"as_of": iso(NOW), "links": list(links), "handovers": handovers}
 
 
-def lines(shown: Timeline, width: int = WIDE, *, ascii_only: bool = True) -> list[str]:
+def lines(shown: Any, width: int = WIDE, *, ascii_only: bool = True) -> list[str]:
     return [line.plain for line in timeline_text.draw_lines(shown, width, ascii_only=ascii_only)]
 
 
@@ -83,14 +85,14 @@ def build_waiting(*hours: float) -> dict[str, Any]:
 
 def test_interruption_and_runs_are_to_scale() -> None:
     """40 h run and interrupted, 10 h left of the limit: 50 h in all."""
-    drawn = find_row(lines(build_timeline(LATE, newest=9)), 2)
+    drawn = find_row(lines(timeline_rows.build_timeline(LATE, newest=9)), 2)
     for mark in "!#-":
         assert drawn.count(mark) == pytest.approx(CELLS * 10 / 50, abs=1)
     assert drawn.endswith("runs, 10.00 h interrupted")
 
 
 def test_overlap_is_marked_on_the_successor() -> None:
-    drawn = find_row(lines(build_timeline(EARLY, newest=9)), 2)
+    drawn = find_row(lines(timeline_rows.build_timeline(EARLY, newest=9)), 2)
     assert drawn.count("%") == pytest.approx(CELLS * 10 / 40, abs=1)
     assert "10.00 h overlap" in drawn
     assert "!" not in drawn
@@ -100,11 +102,11 @@ def test_a_short_interruption_is_still_seen() -> None:
     brief = build_chain_document(
         build_link_document(1, -400, -20), build_link_document(2, -20 + 1 / 60, None)
     )
-    assert find_row(lines(build_timeline(brief, newest=9)), 2).count("!") == 1
+    assert find_row(lines(timeline_rows.build_timeline(brief, newest=9)), 2).count("!") == 1
 
 
 def test_the_next_start_is_a_range() -> None:
-    drawn = find_row(lines(build_timeline(build_waiting(1, 3, 6), newest=9)), 2)
+    drawn = find_row(lines(timeline_rows.build_timeline(build_waiting(1, 3, 6), newest=9)), 2)
     left, middle, right = (drawn.index(mark) for mark in "[+]")
     assert middle - left == pytest.approx(2 * CELLS / 20, abs=1)
     assert right - middle == pytest.approx(3 * CELLS / 20, abs=1)
@@ -112,53 +114,57 @@ def test_the_next_start_is_a_range() -> None:
 
 
 def test_a_start_that_is_overdue_is_expected_now() -> None:
-    overdue = build_timeline(build_waiting(-3, -1, 2), newest=9).rows[1].forecast
+    overdue = timeline_rows.build_timeline(build_waiting(-3, -1, 2), newest=9).rows[1].forecast
     assert overdue == (NOW, NOW, NOW + 2 * HOUR)
 
 
 def test_without_a_forecast_none_is_drawn() -> None:
-    assert build_timeline(build_waiting(), newest=9).rows[1].forecast is None
+    assert timeline_rows.build_timeline(build_waiting(), newest=9).rows[1].forecast is None
 
 
 def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:
     open_gap = build_chain_document(
         build_link_document(1, -40, -5), build_link_document(2, None, None)
     )
-    shown = build_timeline(open_gap, newest=9).rows[1]
+    shown = timeline_rows.build_timeline(open_gap, newest=9).rows[1]
     assert shown.interruption == (NOW - 5 * HOUR, NOW)
 
 
 def test_only_the_newest_links_are_drawn() -> None:
     many = build_chain_document(*(build_link_document(i, -100 + i, -99 + i) for i in range(1, 60)))
-    drawn = lines(build_timeline(many, newest=5))
+    drawn = lines(timeline_rows.build_timeline(many, newest=5))
     assert [line.split()[0] for line in drawn if " 1" in line[:9]] == ["55", "56", "57", "58", "59"]
 
 
 @pytest.mark.parametrize("width", [20, NARROW, 60, 80, WIDE])
 def test_no_line_of_the_drawing_is_wider_than_the_terminal(width: int) -> None:
-    drawn = lines(build_timeline(build_waiting(1, 2, 3), newest=9), width)
+    drawn = lines(timeline_rows.build_timeline(build_waiting(1, 2, 3), newest=9), width)
     assert max(map(len, drawn[:4])) <= width
 
 
 def test_on_a_narrow_terminal_notes_stand_below() -> None:
-    drawn = lines(build_timeline(LATE, newest=9), NARROW)
+    drawn = lines(timeline_rows.build_timeline(LATE, newest=9), NARROW)
     assert drawn[-1] == "link 2: runs, 10.00 h interrupted"
     assert len(find_row(drawn, 2)) == NARROW
 
 
 def test_ascii_is_ascii() -> None:
-    assert "".join(lines(build_timeline(build_waiting(1, 3, 6), newest=9))).isascii()
-    assert not "".join(lines(build_timeline(LATE, newest=9), ascii_only=False)).isascii()
+    assert "".join(lines(timeline_rows.build_timeline(build_waiting(1, 3, 6), newest=9))).isascii()
+    assert not "".join(
+        lines(timeline_rows.build_timeline(LATE, newest=9), ascii_only=False)
+    ).isascii()
 
 
 def test_a_chain_without_links_draws_nothing() -> None:
-    assert lines(build_timeline(build_chain_document(), newest=9)) == []
+    assert lines(timeline_rows.build_timeline(build_chain_document(), newest=9)) == []
 
 
 PROGRAM = """
-from mirage.cli.ui.terminal import create_console
-out = create_console()
-out.print("[red]x[/red]", out.options.ascii_only)
+import os
+from mirage.config.paths import load_client_module
+screen = load_client_module("command.terminal")
+terminal = screen.find_terminal(os.environ)
+screen.print_line(screen.Line(("x", "bold red"), f" {terminal.ascii_only}"), terminal)
 """
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,9 @@ def test_a_changelog_that_promises_another_version_is_refused() -> None:
 
 
 def test_the_project_has_the_new_version_and_no_other_line_is_touched() -> None:
-    text = '[project]\nname = "x"\nversion = "0.1.0"\n\n[tool.x]\nother = "0.1.0"\n'
+    text = '"It was 0.1.0."\n\nVERSION = "0.1.0"\nOTHER = "0.1.0"\n'
     assert release.with_version(text, NEXT) == text.replace(
-        'version = "0.1.0"', 'version = "0.2.0"'
+        'VERSION = "0.1.0"', 'VERSION = "0.2.0"'
     )
 
 
@@ -82,7 +81,7 @@ def test_a_version_that_is_not_newer_is_refused(version: str) -> None:
 
 def test_versions_are_compared_as_numbers() -> None:
     assert '"0.10.0"' in release.with_version(
-        '\nversion = "0.9.0"\n', release.Release("0.10.0", "0.9.0", ON)
+        '\nVERSION = "0.9.0"\n', release.Release("0.10.0", "0.9.0", ON)
     )
 
 
@@ -100,20 +99,20 @@ def test_package_and_image_are_named_with_the_new_version_and_history_stays() ->
 
 def test_only_files_that_change_are_said() -> None:
     texts = {
-        "pyproject.toml": '[project]\nversion = "0.1.0"\n',
+        release.VERSION_FILE: '\nVERSION = "0.1.0"\n',
         "CHANGELOG.md": CHANGELOG,
         "deploy/container/compose.yaml": "image: localhost/mirage:0.1.0\n",
         "docs/admin/users.md": "No version here.\n",
         "docs/research/results.md": "localhost/mirage:0.1.0\n",
     }
     new = release.edit(texts, NEXT)
-    assert set(new) == {"pyproject.toml", "CHANGELOG.md", "deploy/container/compose.yaml"}
+    assert set(new) == {release.VERSION_FILE, "CHANGELOG.md", "deploy/container/compose.yaml"}
     assert new["deploy/container/compose.yaml"] == "image: localhost/mirage:0.2.0\n"
 
 
 def test_every_page_names_the_version_of_the_project() -> None:
     """Where one is left behind, the script does not reach it."""
-    version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    version = release.read_version((CHECKOUT / release.VERSION_FILE).read_text())
     pages = [CHECKOUT / "README.md"]
     for folder in ("deploy", "docs/admin", "docs/use", "docs/develop", "docs/reference"):
         pages += [p for end in ("md", "yml", "yaml") for p in (CHECKOUT / folder).rglob(f"*.{end}")]
@@ -134,7 +133,9 @@ def test_checksums_are_lines_of_sha256sum_by_name() -> None:
 
 def test_a_release_that_goes_on_after_midnight_keeps_its_date(tmp_path: Path) -> None:
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
+    version = tmp_path / release.VERSION_FILE
+    version.parent.mkdir(parents=True)
+    version.write_text('\nVERSION = "0.1.0"\n')
     checkout = release.Checkout(tmp_path)
     for words in (
         ("init", "--quiet"),

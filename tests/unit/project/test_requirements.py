@@ -23,7 +23,7 @@ WANTED = {
     "dev": [*SERVING, *BUILDING, *(text for texts in EXTRAS.values() for text in texts)],
 }
 ONE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>\S+)(?P<marker> ;.*)? \\\n", re.MULTILINE)
-APART = {"torch", "mirage-provisioner"}
+APART = {"torch", "mirage-provisioner", "mirage-slurm"}
 
 
 def pins(name: str) -> dict[str, str]:

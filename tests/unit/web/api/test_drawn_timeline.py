@@ -1,17 +1,20 @@
 """`mirage chain show` draws the hand-overs that the service serves, and pairs no links itself."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from mirage.cli.chains import timeline_text
-from mirage.cli.chains.timeline_rows import Timeline, build_timeline
+from mirage.config.paths import load_client_module
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import Presubmit
 from mirage.domain.job import JobState
 from mirage.web.api.app import ApiContext
 from tests.support.api.running import Client, Stage
 from tests.support.provision.slurm_jobs import CHAIN, NOW, ended, register, running, standby, sync
+
+timeline_rows = load_client_module("command.timeline_rows")
+timeline_text = load_client_module("command.timeline_text")
 
 BEGAN, ENDED_AT = NOW - 60, NOW + 4940
 
@@ -27,8 +30,10 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
         yield serving
 
 
-def draw(client: Client) -> Timeline:
-    return build_timeline(client.get(f"/api/v1/chains/{CHAIN}/timeline").json(), newest=9)
+def draw(client: Client) -> Any:
+    return timeline_rows.build_timeline(
+        client.get(f"/api/v1/chains/{CHAIN}/timeline").json(), newest=9
+    )
 
 
 def test_the_drawing_has_the_interruption_that_the_service_measured(
@@ -44,5 +49,5 @@ def test_the_drawing_has_the_interruption_that_the_service_measured(
     assert any("runs, 10 s interrupted" in line for line in drawn_lines(draw(client)))
 
 
-def drawn_lines(drawn: Timeline) -> list[str]:
+def drawn_lines(drawn: Any) -> list[str]:
     return [line.plain for line in timeline_text.draw_lines(drawn, 140, ascii_only=True)]

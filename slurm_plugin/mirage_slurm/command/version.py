@@ -1,0 +1,3 @@
+"""The version of mirage-slurm. `make release` writes it."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,190 @@
+"""The program `mirage` of mirage-slurm alone: no mirage-provisioner, and mostly no service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mirage.config.paths import load_client_module
+from tests.support.paths import PLUGIN
+from tests.support.slurm_plugin.fakes import FakeSlurm, Link
+
+grammar = load_client_module("command.grammar")
+
+SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK\n"
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+sys.argv[0] = "mirage"
+from mirage_slurm.command.main import main
+main()
+"""
+ALONE = (sys.executable, "-I", "-S", "-c", PROGRAM, str(PLUGIN))
+"""Isolated and without site-packages: the standard library and the plugin's folder."""
+
+
+@pytest.fixture
+def link(slurm: FakeSlurm) -> Link:
+    """A chain whose first link has ended, and whose second waits."""
+    slurm.script(SCRIPT)
+    made = Link.submitted(slurm, ["sh"], "--mirage-chain=3", "job.sh")
+    made.run(1)
+    return made
+
+
+def mirage(slurm: FakeSlurm, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in slurm.environ.items() if name != "MIRAGE_URL"}
+    plain |= {"MIRAGE_CLIENT_CONF": "/dev/null", "XDG_STATE_HOME": "/nonexistent", "COLUMNS": "120"}
+    return subprocess.run(
+        [*ALONE, *words], env=plain | more, capture_output=True, text=True, check=False
+    )
+
+
+def asked(slurm: FakeSlurm, *words: str) -> str:
+    done = mirage(slurm, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_users_chains_are_listed_from_their_directories(link: Link) -> None:
+    listed = mirage(link.slurm, "chain", "list", "--me")
+    assert listed.returncode == 0
+    assert "no service is named on this host: this is what " in listed.stderr
+    (row,) = [line for line in listed.stdout.splitlines() if link.chain.name in line]
+    for cell in ("active", "1 of 3", "job.sh", "exit 0"):
+        assert f" {cell} " in row
+    (found,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert (found["chain_id"], found["state"]) == (link.chain.name, "active")
+    assert found["directory"] == str(link.chain)
+    assert asked(link.slurm, "chain", "list", "--state", "paused") == "no chains\n"
+
+
+@pytest.mark.parametrize("word", ["", "prefix", "101"])
+def test_a_chain_is_shown_by_its_id_its_letters_its_job_or_alone(link: Link, word: str) -> None:
+    words = [link.chain.name[:5] if word == "prefix" else word] if word else []
+    shown = asked(link.slurm, "chain", "show", *words)
+    assert "│ 1    │ 101 │ exit 0  │" in shown
+    assert "│ 2    │ 102 │ standby │" in shown
+    found = json.loads(asked(link.slurm, "chain", "show", *words, "--json"))
+    assert [(one["index"], one["job_id"]) for one in found["links"]] == [(1, 101), (2, 102)]
+
+
+def test_what_links_wrote_down_is_explained(link: Link) -> None:
+    explained = asked(link.slurm, "chain", "explain")
+    newest = link.log().splitlines()[-1].partition(" ")[2]
+    assert explained.splitlines()[0].endswith(newest)
+
+
+def test_a_chain_is_cancelled_with_the_waiting_link_first(link: Link) -> None:
+    link.slurm.has_queued(990, "a job of the same user")
+    done = asked(link.slurm, "chain", "cancel", link.chain.name)
+    assert done == f"chain {link.chain.name} is cancelled: job 102, 101 is cancelled\n"
+    assert (link.slurm.root / "scancelled").read_text() == "102 101\n"
+    assert (link.chain / "stop").exists()
+    (found,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert found["state"] == "cancelled"
+
+
+def test_a_chain_is_paused_and_resumed_by_holds(link: Link) -> None:
+    link.slurm.command("scontrol", '#!/bin/sh\necho "$*" >>{home}/told\n')
+    assert "is paused: job 102 is held" in asked(link.slurm, "chain", "pause", link.chain.name)
+    assert "is active: job 102 is released" in asked(link.slurm, "chain", "resume", link.chain.name)
+    assert (link.slurm.root / "told").read_text() == "uhold 102\nrelease 102\n"
+
+
+def test_where_slurm_does_not_answer_nothing_is_cancelled(link: Link) -> None:
+    (link.slurm.root / "slurm.down").touch()
+    done = mirage(link.slurm, "chain", "cancel", link.chain.name)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "mirage: squeue failed: slurm_load_jobs error\n"
+    assert not (link.chain / "stop").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("show", "../etc"), 2, "'../etc' is not a chain's id"),
+        (("show", "zzz"), 2, "there is no chain zzz"),
+        (("list", "--user", "somebodyelse"), 2, "without a service only your own chains are known"),
+        (("list", "--url", "http://127.0.0.1:9"), 5, "no service at http://127.0.0.1:9: "),
+        (("pause",), 2, "the following arguments are required: CHAIN_ID"),
+        (("list", "--limit", "0"), 2, "argument --limit: 0 is less than 1"),
+        (("list", "--lim", "3"), 2, "unrecognized arguments: --lim 3"),
+        (("nonsense",), 2, "no such command: mirage chain nonsense"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_a_code(
+    link: Link, words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    done = mirage(link.slurm, "chain", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_named_service_that_is_away_is_never_replaced_by_directories(link: Link) -> None:
+    """Else a script could not tell the service's silence from its answer."""
+    done = mirage(link.slurm, "chain", "list", MIRAGE_URL="http://127.0.0.1:9")
+    assert (done.returncode, done.stdout) == (5, "")
+
+
+@pytest.mark.parametrize("verb", ["serve", "forecast", "mode", "nonsense"])
+def test_another_command_says_which_package_has_it(slurm: FakeSlurm, verb: str) -> None:
+    done = mirage(slurm, verb, "--once")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"mirage: `mirage {verb}` is a command of the package mirage-")
+    assert f"run `{sys.executable} -m pip install mirage-provisioner`" in done.stderr
+
+
+def test_commands_inside_a_job_are_those_of_mirage_link(link: Link) -> None:
+    done = mirage(link.slurm, "done", MIRAGE_DIR=str(link.chain))
+    assert done.returncode == 0, done.stderr
+    assert "with mirage-link done" in (link.chain / "done").read_text()
+
+
+@pytest.mark.parametrize("command", grammar.COMMANDS, ids=lambda command: " ".join(command.words))
+def test_help_has_each_option_and_each_example(slurm: FakeSlurm, command: Any) -> None:
+    told = asked(slurm, *command.words, "--help")
+    for option in command.options:
+        assert f"  --{option.name}" in told
+    for _, line in command.examples:
+        assert f"    {line}\n" in told
+    assert max(map(len, told.splitlines())) <= 100
+
+
+def test_a_chain_is_submitted_by_the_wrapper(slurm: FakeSlurm) -> None:
+    script = slurm.script(SCRIPT)
+    asked(
+        slurm, "chain", "submit", "--exclusive", "--links", "3", "-p", "x", str(script), "--links"
+    )
+    (chain,) = slurm.chains()
+    assert "mirage_links='3'" in (chain / "carrier" / "job.sh").read_text()
+    (call,) = slurm.calls()
+    assert call.argv[-1] == "--links"
+    assert "--exclusive" in call.argv
+
+
+BASHRC = """# ~/.bashrc: executed by bash(1) for non-login shells.
+
+# If not running interactively, don't do anything
+case $- in
+    *i*) ;;
+      *) return;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [(BASHRC, 4), ('[ -z "$PS1" ] && return\n', 1), ("export A=1\n", 0)]
+)
+def test_the_place_where_bashrc_ends_early_is_named(slurm: FakeSlurm, text: str, line: int) -> None:
+    home = slurm.root / "home"
+    (home / ".bashrc").write_text(text)
+    done = mirage(slurm, "plugin", "path", "--shell", "bash")
+    assert done.stdout == f'export PATH={PLUGIN}:"$PATH"\n'
+    note = f"mirage: line {line} of {home}/.bashrc ends the file in shells that are not interactive"
+    assert done.stderr.startswith(note) if line else done.stderr == ""
