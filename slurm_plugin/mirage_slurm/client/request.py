@@ -52,13 +52,12 @@ def fetch_answer(path, environ):
 
 def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
+    if not peer.is_socket:
+        head.append("Authorization: MUNGE %s" % (_make_credential(method, path, body, environ),))
+    if body:
+        head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
+    head += more
     try:
-        if not peer.is_socket:
-            credential = _make_credential(method, path, body, environ)
-            head.append("Authorization: MUNGE %s" % (credential,))
-        if body:
-            head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
-        head += more
         peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
         return _read_answer(peer.stream, method == "GET")
     finally:
