@@ -117,7 +117,8 @@ class Chain(object):
         self._tell_service()
         self._run_link("stop")
         try:
-            jobs = [str(job) for _, job in self._find_queued()]
+            # The last link first: a standby would start as the link before it ends.
+            jobs = [str(job) for _, job in reversed(self._find_queued())]
         except NoAnswer as error:
             sentence = "%s. No further link begins; cancel() again later ends the jobs in the queue"
             raise NoAnswer(sentence % (error,)) from None

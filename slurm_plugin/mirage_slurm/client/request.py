@@ -51,14 +51,14 @@ def fetch_answer(path, environ):
 
 def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
+    if not peer.is_socket:
+        limit_s = LIMIT_S / 2  # so that a silent daemon of Slurm is named, and not the service
+        made = credentials.build_authorization(method, path, body, peer, environ, limit_s)
+        head.append("Authorization: %s" % (made,))
+    if body:
+        head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
+    head += more
     try:
-        if not peer.is_socket:
-            limit_s = LIMIT_S / 2  # so that a silent daemon of Slurm is named, and not the service
-            made = credentials.build_authorization(method, path, body, peer, environ, limit_s)
-            head.append("Authorization: %s" % (made,))
-        if body:
-            head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
-        head += more
         peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
         return _read_answer(peer.stream, method == "GET")
     finally:

@@ -203,12 +203,12 @@ def test_cancelling_ends_all_jobs_and_lets_no_link_begin(
     scene.begin(1)
     monkeypatch.setenv("SCANCEL_USER", "somebody")
     scene.chain.cancel()
-    assert scene.cancelled == ["101 102"]
+    assert scene.cancelled == ["102 101"]
     assert re.match("by .* with mirage-link stop, ", (scene.directory / "stop").read_text())
     scene.end(1, "cancelled")
     assert scene.chain.state == "cancelled"
     scene.chain.cancel()
-    assert scene.cancelled == ["101 102"], "nothing is left to cancel"
+    assert scene.cancelled == ["102 101"], "nothing is left to cancel"
 
 
 def test_a_chain_that_has_not_begun_is_cancelled(scene: Scene) -> None:
@@ -222,7 +222,7 @@ def test_both_jobs_of_a_link_that_gives_its_nodes_back_are_cancelled(scene: Scen
     scene.slurm.has_queued(110, f"mirage:{scene.chain.id}:2")
     scene.slurm.has_queued(111, "mirage:0000000000anotherone:2")
     scene.chain.cancel()
-    assert scene.cancelled == ["101 102 110"]
+    assert scene.cancelled == ["110 102 101"]
 
 
 def test_a_cancelling_that_slurm_does_not_hear_stops_the_chain_and_says_what_is_left(
@@ -238,7 +238,7 @@ def test_jobs_that_cannot_be_cancelled_are_named(scene: Scene) -> None:
     scene.begin(1)
     scene.slurm.command("scancel", "#!/bin/sh\necho 'scancel: error: no answer' >&2\nexit 1\n")
     with pytest.raises(
-        scene.module.ChainError, match=r"no answer; no further link begins, .*: scancel 101 102"
+        scene.module.ChainError, match=r"no answer; no further link begins, .*: scancel 102 101"
     ):
         scene.chain.cancel()
     assert (scene.directory / "stop").exists()
