@@ -54,7 +54,7 @@ def show_learning(
     if as_json:
         typer.echo(json.dumps(result.build_document()))
     else:
-        result.print_story(Console())
+        result.print_story(Console(), was_watched=console.is_terminal)
 
 
 def _watch_nights(
@@ -121,9 +121,12 @@ class _Result:
             "after": {name: asdict(outcome) for name, outcome in self._after.items()},
         }
 
-    def print_story(self, console: Console) -> None:
-        """Print the nights, the newest run of learning in full, and the hand-overs."""
-        for look in self._looks:
+    def print_story(self, console: Console, *, was_watched: bool) -> None:
+        """Print the nights, the newest run of learning in full, and the hand-overs.
+
+        A terminal on which the nights were watched has their lines already.
+        """
+        for look in () if was_watched and console.is_terminal else self._looks:
             for sentence in _list_news(look) or [str(look.document["sentence"])]:
                 console.print(escape(f"{_format_day(look.now)}: {sentence}"), soft_wrap=True)
         if self._learned:
@@ -148,8 +151,8 @@ class _Result:
         )
         table.add_column("policy")
         for when in ("before", "after"):
-            for heading in (f"{when}:\nhand-overs", "inter-\nruption h", "overlap\nh", "cost\nh"):
-                table.add_column(heading, justify="right")
+            for heading in ("hand-\novers", "inter-\nruption\nh", "overlap\nh", "cost\nh"):
+                table.add_column(f"{when}\n{heading}", justify="right")
         for name in dict.fromkeys((*self._before, *self._after)):
             cells = (*_format_outcome(self._before, name), *_format_outcome(self._after, name))
             table.add_row(escape(name), *cells)

@@ -62,6 +62,7 @@ SHAPES_STAND_S = 90 * DAY_S
 KEPT_VERSIONS = 3
 """Candidates of so many runs are kept of each family."""
 _VERDICT = "verdict.json"
+_SHAPES = "shapes.json"
 _PLACING = "placing.json"
 """The file of a run that has the version of the model that it puts forward."""
 
@@ -131,6 +132,7 @@ class LearningRun:
         weeks = list_weeks(facts, limit_s, request.rules.weeks)
         if too_few := check_days(weeks, facts.days, limit_s):
             raise NothingToLearn(" ".join([too_few, *facts.list_sentences()[1:]]))
+        self._keep_shapes(chosen)
         with self._time_stage("comparing waits"):
             self._check_waits(history, chosen.shapes, facts)
         units = week_tables.list_units(self._folder.path, request.params, weeks, chosen.shapes)
@@ -199,10 +201,7 @@ class LearningRun:
 
     def _choose_shapes(self, taken: Replay) -> ChosenShapes:
         """Choose the shapes; those of earlier runs stand for a while."""
-        request, file = self._request, self._folder.path / "shapes.json"
-        kept = read_json(file) or {}
-        is_fresh = request.now - SHAPES_STAND_S <= kept.get("at", 0) <= request.now
-        chosen = parse_shapes(kept, request.params) if is_fresh else None
+        request, chosen = self._request, self._find_standing_shapes()
         if chosen is None:
             owned: list[OwnedShape] = []
             with request.store.read() as tx:
@@ -211,12 +210,23 @@ class LearningRun:
                 if cluster_id is not None:
                     owned = read_owned_shapes(tx, cluster_id, since=since)
             chosen = choose_shapes(owned, taken.workload.jobs, request.params)
-            if self._scratch is None:
-                shapes = [shape.build_document() for shape in chosen.shapes]
-                write_json(file, {"at": request.now, "shapes": shapes, "notes": chosen.notes})
         self._document["shapes"] = [shape.build_document() for shape in chosen.shapes]
         self._notes += chosen.notes
         return chosen
+
+    def _keep_shapes(self, chosen: ChosenShapes) -> None:
+        """Let the shapes stand from now on. Those of a history that is still too short do not: its
+        site may begin with chains meanwhile."""
+        if self._scratch is None and self._find_standing_shapes() is None:
+            shapes = [shape.build_document() for shape in chosen.shapes]
+            document = {"at": self._request.now, "shapes": shapes, "notes": chosen.notes}
+            write_json(self._folder.path / _SHAPES, document)
+
+    def _find_standing_shapes(self) -> ChosenShapes | None:
+        """Return the shapes of earlier runs; None if there are none that still stand and fit."""
+        kept, now = read_json(self._folder.path / _SHAPES) or {}, self._request.now
+        is_fresh = now - SHAPES_STAND_S <= kept.get("at", 0) <= now
+        return parse_shapes(kept, self._request.params) if is_fresh else None
 
     def _check_waits(
         self, history: Path, shapes: Sequence[ChainShape], facts: HistoryFacts

@@ -67,6 +67,20 @@ def test_a_run_ends_by_the_clock_of_its_site(tmp_path: Path) -> None:
         assert 0 <= run.ended_at - (MONDAY + 2 * DAY_S) < DAY_S
 
 
+def test_shapes_of_too_short_a_history_do_not_stand(tmp_path: Path) -> None:
+    with open_site(tmp_path) as site:
+        site.log_days(9)
+        before = site.look(9)
+        assert before["state"] == "nothing-to-do"
+        assert "long jobs" in before["shapes"][0]["why"]
+        for number in range(3):
+            add_chain(site, f"ann{number}", 1001, 3, 900_000 + 10 * number)
+        shapes = site.look(10)["shapes"]
+        assert [shape["why"].split(",")[0] for shape in shapes] == [
+            "chains of 3 owner(s) ask for it"
+        ]
+
+
 def test_a_night_ends_with_a_verdict(first_night: tuple[Path, dict[str, Any]]) -> None:
     folder, document = first_night
     assert document["state"] == "done"
