@@ -35,6 +35,8 @@ class ArrayLedger:
 
     path: Path
     submissions: list[Submission] = field(default_factory=list)
+    earlier: int = 0
+    """The number of submissions of earlier commands, the first in the list."""
 
     @classmethod
     def load(cls, path: Path) -> "ArrayLedger":
@@ -44,7 +46,7 @@ class ArrayLedger:
             submissions = [Submission(**row | {"blocks": tuple(row["blocks"])}) for row in rows]
         except (OSError, ValueError, TypeError, KeyError):
             submissions = []
-        return cls(path, submissions)
+        return cls(path, submissions, len(submissions))
 
     def save(self) -> None:
         write_whole(self.path, json.dumps([asdict(row) for row in self.submissions]))
@@ -66,14 +68,17 @@ class ArrayLedger:
         self.submissions.remove(submission)
         self.save()
 
-    def clear(self) -> None:
-        """Forget all submissions, so that the next command tries again as often."""
-        self.submissions.clear()
-        self.save()
-
     def count_tries(self, block: str) -> int:
-        """Count the arrays that had the block and reached Slurm."""
-        return sum(s.array is not None and block in s.blocks for s in self.submissions)
+        """Count the arrays of this command that had the block and reached Slurm."""
+        own = self.submissions[self.earlier :]
+        return sum(s.array is not None and block in s.blocks for s in own)
+
+    def find_last_task(self, block: str) -> str:
+        """Return the job id of the last task of a block that was tried: `123_4`, or `123` of a job
+        that is no array."""
+        last = [s for s in self.submissions if s.array is not None and block in s.blocks][-1]
+        place = f"_{last.blocks.index(block)}" if len(last.blocks) > 1 else ""
+        return f"{last.array}{place}"
 
     def find_arrived(self, tasks: Iterable[QueuedTask]) -> list[tuple[Submission, int]]:
         """Return the submissions without an answer that the queue shows, with their job ids."""

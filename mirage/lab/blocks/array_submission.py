@@ -75,13 +75,26 @@ def submit_array(
     Raises ClusterUnavailable if it is not known whether Slurm took the array, TooManyTasks, or
     ClusterRefused with what sbatch said.
     """
-    from submitit.core.utils import FailedJobError, FailedSubmissionError  # noqa: PLC0415
+    from submitit.core.utils import (  # noqa: PLC0415 - an extra
+        FailedJobError,
+        FailedSubmissionError,
+        environment_variables,
+    )
+    from submitit.helpers import clean_env  # noqa: PLC0415 - an extra
 
+    # Jobs get the variables of this process: not those of a job that it may run in, and no address
+    # of the database.
+    own = [name for name in os.environ if name.startswith("MIRAGE_")]
+    kept = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
     executor = _create_executor(folder, settings)
     executor.update_parameters(**build_parameters(settings, comment, gpus))
     try:
         # submitit prints what sbatch says; here it becomes the error.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with (
+            clean_env(own),
+            environment_variables(**kept),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             jobs = executor.submit_array(tasks)
     except FailedSubmissionError as error:
         raise ClusterUnavailable(f"sbatch: {error}") from error

@@ -87,6 +87,15 @@ def save_input(folder: Path, create_maker: MakerFactory[Any]) -> Path:
     return work
 
 
+def remove_work(work: Path) -> None:
+    """Remove the folder of a work. A job that still ends writes nothing into it any more, since the
+    folder has another name by then."""
+    over = work.with_name(f"{work.name}.over")
+    with contextlib.suppress(OSError):
+        os.rename(work, over)
+    remove_path(over)
+
+
 def _remove_old_works(folder: Path) -> None:
     for work in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):

@@ -81,13 +81,12 @@ class SlurmArrays:
             run.finish()
         except InputError:
             run.cancel_live()
-            run.ledger.clear()
             raise
         except BaseException:
             run.report_live()
             raise
         run.cancel_live()
-        remove_path(work)
+        block_task.remove_work(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +255,10 @@ class _ArrayRun:
                 self.warn(f"job {task.job} waits in Slurm: {task.reason}")
 
     def _make_failure(self, keys: list[str]) -> BlocksFailed:
-        """Name what failed, with the end of its last log, and let the next command try again."""
+        """Name what failed, with the end of its last log."""
         names = ", ".join(self.blocks[key].path.name for key in keys[:5])
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""  # noqa: PLR2004
-        last = [s for s in self.ledger.submissions if keys[0] in s.blocks][-1]
-        task = str(last.array)
-        if len(last.blocks) > 1:
-            task += f"_{last.blocks.index(keys[0])}"
+        task = self.ledger.find_last_task(keys[0])
         lines = " / ".join(array_submission.read_last_lines(self.work / "tasks", task))
         told = (
             f"The log of job {task} ends: {lines[:600]}."
@@ -270,7 +266,6 @@ class _ArrayRun:
             else f"Job {task} left no log in {self.work / 'tasks'}: is slurm.folder on a file "
             "system that the nodes share?"
         )
-        self.ledger.clear()
         return BlocksFailed(
             f"{names}{more}: not made by {MOST_TRIES} jobs each. {told} A job that reaches "
             "slurm.time_limit_h or slurm.memory_gib ends so, too. Run the same command again to "

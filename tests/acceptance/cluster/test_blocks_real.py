@@ -21,13 +21,12 @@ from mirage.lab.episodes.generation.builder import describe_table
 from mirage.lab.episodes.generation.resumable_build import TablePlan, build_table
 from tests.support.blocks import text_blocks
 from tests.support.episodes import small
-from tests.support.episodes.tables import HOUR_S
 from tests.support.fixtures.slurm import testbed_with
 from tests.support.paths import CHECKOUT
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
 # A job that Slurm queues again waits for as long as a credential lives.
-SOON = TestbedSettings(extra=("AuthInfo=cred_expire=5",))
+SOON = TestbedSettings(nodes=3, extra=("AuthInfo=cred_expire=5",))
 pytestmark = [pytest.mark.slurm, testbed_with(SOON)]
 
 BLOCKS = 3
@@ -65,10 +64,9 @@ def list_tasks(testbed: Testbed, states: str = "R") -> list[str]:
 
 
 def test_an_episode_table_has_the_same_sum_as_one_made_here(folder: Path) -> None:
-    params, jobs = small.params(), small.trace(1, jobs=30)
-    settings = small.settings(
-        time_limit_s=1800, every_s=HOUR_S, until=small.START_POINT + 13 * HOUR_S
-    )
+    # Few passes: nothing is compiled here.
+    params, jobs = small.params(sched_interval_s=900, bf_interval_s=900), small.trace(1, jobs=30)
+    settings = small.settings(time_limit_s=600, every_s=600, until=small.START_POINT + 13 * 600)
     plan = TablePlan(params, jobs, settings, describe_table(params, settings))
     assert len(plan.blocks) == 2
     sums = []

@@ -22,6 +22,7 @@ if [ $(( tasks + 1 + $(ls queue | wc -l) )) -gt $(cat most) ]; then
 fi
 echo "$job $(( tasks + 1 ))" >> submitted
 echo "$job" > last
+env > environment
 sed 's/^#SBATCH --output=.*//' "$1" > "$job.sh"
 for index in $(seq 0 "$tasks"); do
     name=$job
@@ -75,6 +76,10 @@ class FakeSlurm:
         """List the number of tasks of each array so far."""
         text = (self._state / "submitted").read_text()
         return [int(line.split()[1]) for line in text.splitlines()]
+
+    def read_environment(self) -> str:
+        """Read the variables that the last array was submitted with."""
+        return (self._state / "environment").read_text()
 
     def list_cancelled(self) -> list[str]:
         path = self._state / "cancelled"

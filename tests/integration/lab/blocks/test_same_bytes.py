@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from mirage.lab.training.training_blocks import TrainingMaker
 from mirage.policies.models.artefact import CARD, GRAPH
 from tests.support.blocks.fake_slurm import FakeSlurm
 from tests.support.episodes import small
-from tests.support.episodes.tables import HOUR_S, MONDAY
+from tests.support.episodes.tables import MONDAY
 from tests.support.learning.site_log import LONG_S, build_params, build_site_jobs
 from tests.support.mirage_process import run
 from tests.support.training.queue_tables import queue_table
@@ -45,7 +46,8 @@ def test_weeks_for_learning_and_the_twins_answers_beside_them(
     shape = ChainShape(partition="", nodes=2, time_limit_s=LONG_S)
     since = MONDAY + WEEK_S
     weeks = [ReplayedWeek(since, since + EVERY_S)]
-    params, jobs = build_params(), build_site_jobs(10, a_day=4)
+    params = replace(build_params(), sched_interval_s=900, bf_interval_s=900)
+    jobs = build_site_jobs(10, a_day=4)
     counted: list[int] = []
     for name, executor in (("here", IN_THIS_PROCESS), ("jobs", build_executor(tmp_path))):
         units = week_tables.list_units(tmp_path / name, params, weeks, [shape])
@@ -57,10 +59,9 @@ def test_weeks_for_learning_and_the_twins_answers_beside_them(
 
 
 def test_the_twins_answers_about_a_table(slurm: FakeSlurm, tmp_path: Path) -> None:
-    params, jobs = small.params(), small.trace(1, jobs=30)
-    settings = small.settings(
-        time_limit_s=1800, every_s=HOUR_S, until=small.START_POINT + 7 * HOUR_S
-    )
+    # Few passes: nothing is compiled here.
+    params, jobs = small.params(sched_interval_s=900, bf_interval_s=900), small.trace(1, jobs=30)
+    settings = small.settings(time_limit_s=600, every_s=600, until=small.START_POINT + 7 * 600)
     table = small.build_episodes(params, jobs, settings)
     asked = twin_tables.build_request(table, params, jobs, samples=2)
     twin_tables.make_twin_table(asked, tmp_path / "here.npz")

@@ -1,5 +1,6 @@
 """Blocks made by arrays: the same bytes as here, whatever becomes of jobs, answers and the head."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -46,14 +47,19 @@ def make_here(folder: Path, count: int) -> list[str]:
 
 
 def test_an_array_makes_what_this_process_makes_and_leaves_nothing_behind(
-    head: Head, slurm: FakeSlurm, tmp_path: Path
+    head: Head, slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MIRAGE_DATABASE_URL", "postgresql://secret")
+    monkeypatch.setenv("SLURM_JOB_ID", "the job of the head")
+    monkeypatch.setenv("SLURM_CONF", "/opt/slurm.conf")
     blocks = text_blocks.list_blocks(tmp_path / "made", 3)
     head.make(text_blocks.begin(), blocks)
     assert text_blocks.read_blocks(blocks) == make_here(tmp_path / "here", 3)
     assert head.points == 9
     assert slurm.list_submitted() == [3]
     assert list(head.shared.iterdir()) == []
+    names = set(re.findall("^((?:MIRAGE|SLURM)_[A-Z_]*)=", slurm.read_environment(), re.MULTILINE))
+    assert names == {"SLURM_CONF"}
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [p.name for p in blocks]
 
 

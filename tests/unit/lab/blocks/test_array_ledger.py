@@ -61,5 +61,5 @@ def test_only_arrays_that_reached_slurm_count_as_tries(ledger: ArrayLedger) -> N
     refused = ledger.begin(["a"], 0.0)
     ledger.withdraw(refused)
     assert (ledger.count_tries("a"), ledger.count_tries("b")) == (1, 1)
-    ledger.clear()
-    assert ledger.count_tries("a") == 0
+    assert ledger.find_last_task("a") == "7_0"
+    assert ArrayLedger.load(ledger.path).count_tries("a") == 0, "a new command tries as often"
