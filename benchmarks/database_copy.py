@@ -9,6 +9,7 @@ with 1 if a row is missing, is there twice, or differs.
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from benchmarks.serving import read_peak_mib
 from mirage.database.schema import schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.errors import MirageError
@@ -62,20 +64,28 @@ def make_source(folder: Path, size: Size) -> Path:
 def run_copy(config: Path, target: str, stop_at: int | None) -> Run:
     """Run the command; kill it once so many rows are copied."""
     rows_before, began = count_copied(target), time.monotonic()
+    cpu_before_s = read_children_cpu_s()
     words = [*MIRAGE, "db", "copy", "--to", target, "--config", str(config)]
     process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL)
-    while stop_at is not None and count_copied(target) < stop_at and process.poll() is None:
+    memory_mib = 0.0
+    while process.poll() is None:
+        memory_mib = max(memory_mib, read_peak_mib(process.pid))
+        if stop_at is not None and count_copied(target) >= stop_at:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         time.sleep(_LOOK_S)
-    if stop_at is not None:
-        process.send_signal(signal.SIGKILL)
-    _, status, usage = os.wait4(process.pid, 0)
     return Run(
-        code=os.waitstatus_to_exitcode(status),
+        code=process.returncode,
         seconds=time.monotonic() - began,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        memory_mib=usage.ru_maxrss / 1024,
+        cpu_s=read_children_cpu_s() - cpu_before_s,
+        memory_mib=memory_mib,
         rows_before=rows_before,
     )
+
+
+def read_children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def count_copied(target: str) -> int:

@@ -4,8 +4,8 @@ A real `mirage serve` beside fake commands of Slurm (benchmarks/hostile_site.py)
 intervals. Of the chains one in sixty makes a hand-over each minute. The queue also has two waiting
 jobs of others for each chain, and the database --jobs ended ones. Printed for each number of
 chains: peak memory and CPU time of the service, the database's size, and the calls of Slurm's
-commands with the RPCs that they are: on Slurm 22.05 squeue and sinfo take two each and the others
-one; sacct asks slurmdbd, not slurmctld. The twin does not run, since the cluster has no file.
+commands with an estimate of their RPCs: two for squeue and sinfo, and one for the others; sacct
+asks slurmdbd, not slurmctld. The twin does not run, since the cluster has no file.
 """
 
 import argparse

@@ -188,10 +188,9 @@ def _fetch_file(address: str, kind: str, headers: dict[str, str]) -> tuple[float
 
 
 def read_peak_mib(process: int) -> float:
-    """Read the peak memory of the process, MiB."""
+    """Read the peak memory of the process, MiB; 0: it has ended."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
-    return int(peak) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -102,7 +102,8 @@ class RowReader:
         return query.order_by(*(stored.c[key.name] for key in self.table.primary_key))
 
     def _convert(self, raw: tuple[Any, ...]) -> ConvertedRow:
-        values, replaced = [], []
+        values: list[Any] = []
+        replaced: list[str] = []
         for name, value, convert in zip(self._names, raw, self._converters, strict=True):
             if value is None:
                 values.append(None)

@@ -41,39 +41,37 @@ from mirage.database.schema import engine, schema_migrations
 from mirage.database.schema.engine import Store
 from mirage.database.schema.tables import VERSION_TABLE, jobs, metadata, snapshots
 from mirage.domain.decision import Action, Decision, PolicyView
-from mirage.domain.ports import SimplePolicy
+from mirage.domain.ports import Policy, SimplePolicy
 from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailable
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.service.worker import Worker
+from tests.support.api.running import NOW
 from tests.support.cli import shells
 from tests.support.database.copying import copy_url, read_rows
 from tests.support.fixtures.store import BOTH, PostgresServer, empty_database
-from tests.support.mirage_process import MIRAGE, configured, environment, run
+from tests.support.mirage_process import MIRAGE, environment, run
 from tests.support.paths import MIGRATIONS
 from tests.support.patient import wait_until
 from tests.support.provision import slurm_jobs
 from tests.support.provision.scene import Always
-from tests.support.web.seeded import NOW, Size, seed
+from tests.support.service.fixtures import config, ready_config
+from tests.support.web.seeded import Size, seed
+
+__all__ = ["config", "ready_config"]
 
 LATER = 2**40
 """An instant, epoch seconds, that is after each clock's."""
 
 
 @pytest.fixture
-def source(sqlite_file: Path) -> str:
-    return f"sqlite:///{sqlite_file}"
+def source(sqlite_template: Path, tmp_path: Path) -> str:
+    """A database with the schema of today and nothing in it."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'old.db')}"
 
 
-@pytest.fixture(params=BOTH)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database without a schema."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/copy.db"
-        return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    name = server.new_database()
-    yield server.url(name)
-    server.run(f"DROP DATABASE {name} WITH (FORCE)")
+@pytest.fixture
+def target(empty_database_url: str) -> str:
+    return empty_database_url
 
 
 def execute(url: str, *statements: str, **values: Any) -> None:
@@ -92,7 +90,7 @@ def fill(url: str, *, chains: int, jobs: int) -> None:
 # All tables, and what may stand in them.
 
 _numbers = count(1)
-_TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _DOCUMENTS = st.recursive(
     st.none()
     | st.booleans()
@@ -292,12 +290,10 @@ def kill_at_trigger(config: Path, url: str, trigger: str) -> None:
 
 @pytest.mark.postgres
 def test_a_copy_that_is_killed_twice_has_each_row_once(
-    tmp_path: Path, postgres_target: tuple[str, PostgresServer, str]
+    ready_config: Path, tmp_path: Path, postgres_target: tuple[str, PostgresServer, str]
 ) -> None:
     """Killed within a batch, and while a batch is committed, of which it does not hear."""
     url, _, _ = postgres_target
-    config = configured(tmp_path)
-    assert run("db", "upgrade", "--config", config).code == 0
     source = f"sqlite:///{tmp_path}/state/mirage.db"
     fill(source, chains=20, jobs=4500)
     execute(url, _STOP)
@@ -306,18 +302,18 @@ def test_a_copy_that_is_killed_twice_has_each_row_once(
         with closing(Store(url)) as store, store.read() as tx:
             return len(tx.execute(select(jobs.c.job_id)).all())
 
-    kill_at_trigger(config, url, _WITHIN_A_BATCH)
+    kill_at_trigger(ready_config, url, _WITHIN_A_BATCH)
     assert count_copied() == 2 * database_copy.BATCH_ROWS
     for words in (("serve",), ("mode",), ("token", "list"), ("db", "upgrade")):
-        refused = run(*words, "--config", config, MIRAGE_DATABASE_URL=url)
+        refused = run(*words, "--config", ready_config, MIRAGE_DATABASE_URL=url)
         assert (refused.code, "is an unfinished copy: run the same" in refused.err) == (4, True)
-    kill_at_trigger(config, url, _AT_A_COMMIT)
+    kill_at_trigger(ready_config, url, _AT_A_COMMIT)
     assert count_copied() == 3 * database_copy.BATCH_ROWS
-    done = run("db", "copy", "--to", url, "--config", config)
+    done = run("db", "copy", "--to", url, "--config", ready_config)
     assert (done.code, done.err) == (0, "")
     assert "copied " in done.out
     assert read_rows(url) == read_rows(source)
-    assert run("mode", "--config", config, MIRAGE_DATABASE_URL=url).code == 0
+    assert run("mode", "--config", ready_config, MIRAGE_DATABASE_URL=url).code == 0
 
 
 @pytest.mark.postgres
@@ -342,14 +338,14 @@ class Waiting(SimplePolicy):
 
 
 def test_a_worker_frees_the_standby_of_a_chain_on_the_copy(
-    acting_store: Store, source: str, target: str
+    acting_store: Store, sqlite_file: Path, target: str
 ) -> None:
     cluster = slurm_jobs.WrittenCluster(slurm_jobs.running(1), slurm_jobs.standby(2))
     first = build_worker(acting_store, cluster, Waiting())
     first.run_tick()
     assert slurm_jobs.links(acting_store)[2].freed_at is None
     end_worker(first)
-    copy_url(source, target)
+    copy_url(f"sqlite:///{sqlite_file}", target)
     with closing(Store(target)) as store:
         cluster.at += 60
         build_worker(store, cluster, Always()).run_tick()
@@ -360,7 +356,7 @@ def test_a_worker_frees_the_standby_of_a_chain_on_the_copy(
         assert [row.policy for row in rows] == ["always", "waiting"], "newest first"
 
 
-def build_worker(store: Store, cluster: slurm_jobs.WrittenCluster, policy: SimplePolicy) -> Worker:
+def build_worker(store: Store, cluster: slurm_jobs.WrittenCluster, policy: Policy) -> Worker:
     decides = DecisionSettings(get_policy=lambda _name: policy, default_policy=policy.name)
     return Worker(store, cluster, 1, settings=decides)
 
@@ -545,15 +541,13 @@ def test_an_unfinished_copy_of_another_database_is_left_alone(
     with pytest.raises(StoreError, match="refused"):
         copy_url(source, target)
     shutil.copy(sqlite_template, tmp_path / "other.db")
-    with pytest.raises(
-        InputError, match=r"an unfinished copy of the database .*mirage\.db, not of"
-    ):
+    with pytest.raises(InputError, match=r"an unfinished copy of the database .*old\.db, not of"):
         copy_url(f"sqlite:///{tmp_path}/other.db", target)
 
 
 def test_of_two_copies_into_one_database_one_ends(source: str, target: str) -> None:
     fill(source, chains=2, jobs=50)
-    others = []
+    others: list[str] = []
 
     def be_overtaken(_steps: int) -> None:
         if not others:
@@ -569,28 +563,21 @@ def test_of_two_copies_into_one_database_one_ends(source: str, target: str) -> N
 # The command.
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = configured(tmp_path)
-    assert run("db", "upgrade", "--config", path).code == 0
-    return path
-
-
-def test_the_command_says_what_to_do_next(config: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_to_do_next(ready_config: Path, tmp_path: Path) -> None:
     execute(f"sqlite:///{tmp_path}/state/mirage.db", "INSERT INTO clusters (name) VALUES ('lab')")
-    done = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", config)
+    done = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", ready_config)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"copied 1 rows of {len(metadata.tables)} tables\n")
     assert f"MIRAGE_DATABASE_URL=sqlite:///{tmp_path}/copy.db\n" in done.out
     assert "systemctl restart mirage" in done.out
-    again = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", config)
+    again = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", ready_config)
     assert (again.code, "is in use" in again.err) == (2, True)
     assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) & 0o007 == 0
 
 
-def test_the_command_prints_json(config: Path, tmp_path: Path) -> None:
+def test_the_command_prints_json(ready_config: Path, tmp_path: Path) -> None:
     to = f"sqlite:///{tmp_path}/copy.db"
-    done = run("db", "copy", "--to", to, "--json", "--config", config)
+    done = run("db", "copy", "--to", to, "--json", "--config", ready_config)
     report = json.loads(done.out)
     assert {table["name"] for table in report["tables"]} == set(metadata.tables)
     assert report["other_tables"] == []
@@ -603,8 +590,8 @@ def test_the_command_prints_json(config: Path, tmp_path: Path) -> None:
         ("mysql://mirage:hunter2@db/mirage", "the database URL must be"),
     ],
 )
-def test_a_refusal_shows_no_password(config: Path, to: str, said: str) -> None:
-    refused = run("db", "copy", "--to", to, "--config", config)
+def test_a_refusal_shows_no_password(ready_config: Path, to: str, said: str) -> None:
+    refused = run("db", "copy", "--to", to, "--config", ready_config)
     assert refused.code in {2, 4}
     assert said in refused.err
     assert "hunter2" not in refused.out + refused.err
@@ -612,32 +599,34 @@ def test_a_refusal_shows_no_password(config: Path, to: str, said: str) -> None:
 
 @pytest.mark.postgres
 def test_the_url_of_the_new_database_is_printed_without_its_password(
-    config: Path, postgres_target: tuple[str, PostgresServer, str]
+    ready_config: Path, postgres_target: tuple[str, PostgresServer, str]
 ) -> None:
     url, _, _ = postgres_target
     secret = url.replace("postgres@", "postgres:hunter2@")
-    done = run("db", "copy", "--to", secret, "--config", config)
+    done = run("db", "copy", "--to", secret, "--config", ready_config)
     assert (done.code, "hunter2" in done.out + done.err) == (0, False)
     assert "MIRAGE_DATABASE_URL='postgresql://postgres:***@" in done.out
 
 
-def test_the_configured_database_is_no_place_for_its_copy(config: Path, tmp_path: Path) -> None:
+def test_the_configured_database_is_no_place_for_its_copy(
+    ready_config: Path, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
     to = f"sqlite:///{tmp_path}/link/mirage.db"
-    refused = run("db", "copy", "--to", to, "--config", config)
+    refused = run("db", "copy", "--to", to, "--config", ready_config)
     assert (refused.code, "name another one" in refused.err) == (2, True)
 
 
-def test_an_older_schema_is_upgraded_first(config: Path, tmp_path: Path) -> None:
+def test_an_older_schema_is_upgraded_first(ready_config: Path, tmp_path: Path) -> None:
     execute(
         f"sqlite:///{tmp_path}/state/mirage.db", "UPDATE schema_version SET version_num = '0001'"
     )
-    refused = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", config)
+    refused = run("db", "copy", "--to", f"sqlite:///{tmp_path}/copy.db", "--config", ready_config)
     assert (refused.code, "run `mirage db upgrade`" in refused.err) == (4, True)
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_a_terminal_sees_how_far_the_copy_is(config: Path, tmp_path: Path) -> None:
+def test_a_terminal_sees_how_far_the_copy_is(ready_config: Path, tmp_path: Path) -> None:
     environ = shells.environment(tmp_path, "http://127.0.0.1:9") | {"TERM": "xterm"}
     words = [
         *MIRAGE,
@@ -646,6 +635,6 @@ def test_a_terminal_sees_how_far_the_copy_is(config: Path, tmp_path: Path) -> No
         "--to",
         f"sqlite:///{tmp_path}/copy.db",
         "--config",
-        str(config),
+        str(ready_config),
     ]
     shells.type_at_terminal(words, "", "systemctl restart", environ, ready="copying the database")
