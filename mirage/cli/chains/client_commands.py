@@ -13,6 +13,7 @@ import typer
 
 from mirage.cli.connection.client_package import load_client_module
 from mirage.cli.connection.suggestions import suggest_chains, suggest_policies
+from mirage.errors import InputError
 
 grammar = load_client_module("command.grammar")
 app = typer.Typer()
@@ -42,8 +43,9 @@ def _build_group(name: str, help_text: str) -> typer.Typer:
 
 def _build_callback(command: Any) -> Callable[..., None]:
     def run_client(**_: Any) -> None:
+        # Typer takes such a value as it is, and the client's parser takes it for an option.
         words = " ".join(command.words)
-        raise AssertionError(f"`mirage {words}` is run by mirage_slurm, which refused its words")
+        raise InputError(f"a value that begins with - is given so: mirage {words} --OPTION=VALUE")
 
     parameters = list(_list_parameters(command))
     annotations = {parameter.name: parameter.annotation for parameter in parameters}

@@ -49,7 +49,7 @@ def test_the_small_wheel_and_one_line_run_a_chain(alice: Alice, wheel: Path) -> 
     assert len((alice.home / "profile").read_text().splitlines()) == 1
     (folder,) = (alice.home / "mirage").glob("lib/python3*/site-packages/mirage_slurm_plugin")
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    print(f"{sum(sizes)} bytes in {len(sizes)} files")
+    assert sum(sizes) < 2 * MOST_BYTES, "with the bytecode that pip made"
 
     told = shell("sbatch --mirage-chain=2 link.sh")
     first = int(told.split()[-1])
