@@ -72,15 +72,20 @@ def _list_parameters(command: Any) -> Iterator[inspect.Parameter]:
             max=option.most,
             autocompletion=_SUGGESTIONS.get(option.completes),
         )
-        kind: Any = _TYPES[option.kind]
-        if option.choices:
-            kind = Enum(name, {word: word for word in option.choices})  # type: ignore[misc]
+        kind = _choose_type(option)
         if option.kind == "flag":
             yield _build_parameter(name, bool, declared, default=False)
         elif option.default is None:
             yield _build_parameter(name, kind | None, declared, default=None)
         else:
             yield _build_parameter(name, kind, declared, default=option.default)
+
+
+def _choose_type(option: Any) -> Any:
+    make_enum: Any = Enum
+    if option.choices:
+        return make_enum(option.name, {word: word for word in option.choices})
+    return _TYPES[option.kind]
 
 
 def _build_parameter(name: str, kind: Any, declared: Any, default: Any) -> inspect.Parameter:

@@ -65,7 +65,9 @@ def test_the_small_wheel_and_one_line_run_a_chain(alice: Alice, wheel: Path) -> 
     assert alice.testbed.job(second)["Reason"] == "JobHeldUser"
     shell("mirage chain resume " + chain["chain_id"])
     alice.until(lambda: alice.testbed.job(second)["Reason"] != "JobHeldUser", "the release")
-    assert f"job {second}, {first} is cancelled" in shell("mirage chain cancel")
+    assert f"job {second}, {first} is cancelled" in shell(
+        "mirage chain cancel " + chain["chain_id"]
+    )
     alice.until(lambda: not shell("squeue -h -u alice"), "an empty queue")
     assert alice.lines() == ["begin 1 after nothing"]
     (chain,) = json.loads(shell("mirage chain list --json"))
