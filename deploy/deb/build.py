@@ -145,14 +145,14 @@ def _requirements(source: Path, extras: Sequence[str]) -> list[str]:
 
 
 def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
-    """Install both wheels with pip; put the users' part, the plugin, at a short path of its own."""
+    """Build and install both wheels; put the users' part, the plugin, at a short path."""
     copy, wheels, fresh = work / "source", work / "wheels", work / "mirage"
     for folder in (copy, wheels, fresh):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, copy, ignore=_LEFT_BEHIND)
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    both = (copy / "slurm_plugin", copy)
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, *both)
+    for folder in (copy / "slurm_plugin", copy):  # by pip, one would name the other's path
+        _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels, cwd=folder)
     built = sorted(wheels.glob("*.whl"))
     _run(*pip, "install", "--no-deps", "--no-compile", "--no-index", "--target", fresh, *built)
     for name in ("direct_url.json", "RECORD"):  # they say where it was built
@@ -268,8 +268,9 @@ def _epoch(source: Path) -> int:
     return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
-def _run(*words: str | Path) -> None:
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
+def _run(*words: str | Path, cwd: Path | None = None) -> None:
+    command = [str(word) for word in words]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
 

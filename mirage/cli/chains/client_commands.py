@@ -13,6 +13,7 @@ import typer
 
 from mirage.cli.connection.suggestions import suggest_chains, suggest_policies
 from mirage.config.paths import load_client_module
+from mirage.errors import InputError
 
 grammar = load_client_module("command.grammar")
 app = typer.Typer()
@@ -42,8 +43,9 @@ def _build_group(name: str, help_text: str) -> typer.Typer:
 
 def _build_callback(command: Any) -> Callable[..., None]:
     def run_client(**_: Any) -> None:
+        # Typer takes such a value as it is, and the client's parser takes it for an option.
         words = " ".join(command.words)
-        raise AssertionError(f"`mirage {words}` is run by mirage_slurm, which refused its words")
+        raise InputError(f"a value that begins with - is given so: mirage {words} --OPTION=VALUE")
 
     parameters = list(_list_parameters(command))
     annotations = {parameter.name: parameter.annotation for parameter in parameters}
@@ -70,15 +72,20 @@ def _list_parameters(command: Any) -> Iterator[inspect.Parameter]:
             max=option.most,
             autocompletion=_SUGGESTIONS.get(option.completes),
         )
-        kind: Any = _TYPES[option.kind]
-        if option.choices:
-            kind = Enum(name, {word: word for word in option.choices})  # type: ignore[misc]
+        kind = _choose_type(option)
         if option.kind == "flag":
             yield _build_parameter(name, bool, declared, default=False)
         elif option.default is None:
             yield _build_parameter(name, kind | None, declared, default=None)
         else:
             yield _build_parameter(name, kind, declared, default=option.default)
+
+
+def _choose_type(option: Any) -> Any:
+    make_enum: Any = Enum
+    if option.choices:
+        return make_enum(option.name, {word: word for word in option.choices})
+    return _TYPES[option.kind]
 
 
 def _build_parameter(name: str, kind: Any, declared: Any, default: Any) -> inspect.Parameter:

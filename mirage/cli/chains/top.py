@@ -67,7 +67,7 @@ def show_top(
 
 
 def _fetch_overview(service: Any, user: str) -> dict[str, Any]:
-    overview = service.get("/overview", limit=100, user=user or None)
+    overview: dict[str, Any] = service.get("/overview", limit=100, user=user or None)
     return overview | {"modes": service.get("/mode")}
 
 

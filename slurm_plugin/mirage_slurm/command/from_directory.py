@@ -158,7 +158,7 @@ def _read_log(directory):
 
 def _pause(values):
     chain_id = _choose_chain(values["chain"])
-    jobs = [job for job, state in _ask_jobs(chain_id) if state == "PENDING"]
+    jobs = [job for job, state, _ in _ask_jobs(chain_id) if state == "PENDING"]
     if not jobs:
         raise CommandError(
             "chain %s has no link that waits, so there is nothing to pause" % (chain_id,)
@@ -169,23 +169,27 @@ def _pause(values):
 
 def _resume(values):
     chain_id = _choose_chain(values["chain"])
-    jobs = [job for job, state in _ask_jobs(chain_id) if state == "PENDING"]
-    if jobs:
-        _run_slurm("scontrol", "release", ",".join(jobs))
-        return _report(values, chain_id, "active", "job %s is released" % (", ".join(jobs),))
+    jobs = _ask_jobs(chain_id)
+    held = [job for job, _, reason in jobs if reason.startswith("JobHeld")]
+    if held:
+        _run_slurm("scontrol", "release", ",".join(held))
+        return _report(values, chain_id, "active", "job %s is released" % (", ".join(held),))
+    if jobs and not os.path.exists(os.path.join(_get_base(), chain_id, "paused")):
+        raise CommandError(
+            "chain %s is active already: its job %s is not held" % (chain_id, jobs[-1][0])
+        )
     says = _run_link_program("resume", chain_id).strip()
     return _report(values, chain_id, "active", says or "its next link is in the queue")
 
 
 def _cancel(values):
     chain_id = _choose_chain(values["chain"])
-    jobs = _ask_jobs(chain_id)
-    _run_link_program("stop", chain_id)
     # The link that waits first: otherwise it would start as the running one ends.
-    ordered = sorted(jobs, key=lambda job: job[1] != "PENDING")
-    if ordered:
-        _run_slurm("scancel", *[job for job, _ in ordered])
-    names = ", ".join(job for job, _ in ordered)
+    jobs = [job for job, _, _ in sorted(_ask_jobs(chain_id), key=lambda job: job[1] != "PENDING")]
+    _run_link_program("stop", chain_id)
+    if jobs:
+        _run_slurm("scancel", *jobs)
+    names = ", ".join(jobs)
     return _report(
         values,
         chain_id,
@@ -236,13 +240,13 @@ def _read_jobs(chain_id):
 
 
 def _ask_jobs(chain_id):
-    """Return (job, state) of the chain's jobs in the queue, by job. Raises SlurmFailed."""
+    """Return (job, state, reason) of the chain's jobs in the queue, by job. Raises SlurmFailed."""
     jobs = set(map(str, _read_jobs(chain_id)))
-    rows = _run_slurm(
-        "squeue", "-h", "--all", "-u", chain_lookup.get_own_name(), "-o", "%i %T"
-    ).splitlines()
-    queued = {tuple(row.split()) for row in rows if len(row.split()) == 2}
-    return sorted((job for job in queued if job[0] in jobs), key=lambda job: int(job[0]))
+    rows = _run_slurm("squeue", "-h", "--all", "-u", chain_lookup.get_own_name(), "-o", "%i %T %r")
+    queued = {tuple(row.split(None, 2)) for row in rows.splitlines()}
+    return sorted(
+        (job for job in queued if len(job) == 3 and job[0] in jobs), key=lambda job: int(job[0])
+    )
 
 
 def _run_slurm(*words):

@@ -117,12 +117,12 @@ def print_wrapped(text, terminal):
 
 def print_line(line, terminal):
     """Print a Line, cut at the terminal's width."""
-    room, printed = terminal.width, []
+    room, painted = terminal.width, []
     for text, style in line.parts:
-        shown = cut_text(text, room)
-        room -= count_cells(shown)
-        printed.append(_paint(shown, style, terminal))
-    print_text("".join(printed))
+        part = cut_text(text, room)
+        room -= count_cells(part)
+        painted.append(_paint(part, style, terminal))
+    print_text("".join(painted))
 
 
 def _paint(text, style, terminal):

@@ -20,8 +20,7 @@ from tests.support.paths import CHECKOUT, PLUGIN
 pytestmark = pytest.mark.slow
 
 MOST_BYTES = 1_000_000
-PYTHONS = ("python3.6", "python3.8", "python3.13")
-"""Those of them that this host has are tried, beside the Python that runs the tests."""
+PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 
 
 def run(*words: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -84,16 +83,21 @@ def test_an_index_takes_the_metadata(built: tuple[Path, Path]) -> None:
 
 
 def found_pythons() -> list[str]:
-    found = [sys.executable]
-    for name in PYTHONS:
-        path = shutil.which(name)
-        asked = [path or "false", "-c", "import ensurepip, sys; print(sys.executable)"]
-        told = subprocess.run(asked, capture_output=True, text=True, check=False)
-        found += [told.stdout.strip()] if told.returncode == 0 else []
-    return found
+    """The oldest Python that this host has from 3.6 on, its newest, and the one that runs this."""
+    names = [shutil.which(f"python3.{minor}") for minor in range(6, 15)]
+    paths = [*filter(None, names), *map(str, PYENV.glob("3.*/bin/python")), sys.executable]
+    program = "import ensurepip, sys; print(*sys.version_info[:2], sys.executable)"
+    by_version: dict[tuple[int, int], str] = {}
+    for path in paths:
+        told = subprocess.run([path, "-c", program], capture_output=True, text=True, check=False)
+        major, minor, own = (told.stdout.split() or (0, 0, ""))[:3]
+        if (int(major), int(minor)) >= (3, 6):
+            by_version[int(major), int(minor)] = str(own)
+    chosen = {min(by_version), sys.version_info[:2], max(by_version)}
+    return [by_version[version] for version in sorted(chosen)]
 
 
-@pytest.mark.parametrize("python", found_pythons(), ids=lambda path: Path(path).parents[1].name)
+@pytest.mark.parametrize("python", found_pythons(), ids=lambda path: path.strip("/"))
 def test_a_fresh_environment_and_one_line_are_enough(
     built: tuple[Path, Path], python: str, tmp_path: Path
 ) -> None:
@@ -103,7 +107,8 @@ def test_a_fresh_environment_and_one_line_are_enough(
     done(bin_folder / "pip", "install", "--quiet", "--no-index", str(wheel), cwd=tmp_path)
     bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
     line = done(bin_folder / "mirage", "plugin", "path", cwd=tmp_path, **bare)
-    asked = f"{line}command -v sbatch mirage mirage-link; sbatch --mirage-help; mirage chain list"
+    found = "for name in sbatch mirage mirage-link; do command -v $name; done"
+    asked = f"{line}{found}; sbatch --mirage-help; mirage chain list"
     told = done("sh", "-c", asked, cwd=tmp_path, **bare).splitlines()
     assert told[0].endswith("/site-packages/mirage_slurm_plugin/sbatch")
     assert told[1] == str(bin_folder / "mirage")
@@ -116,7 +121,8 @@ def test_a_fresh_environment_and_one_line_are_enough(
     assert (away.returncode, away.stdout) == (1, "")
     assert "is a command of the package mirage-provisioner" in away.stderr
     done(bin_folder / "pip", "uninstall", "--quiet", "--yes", "mirage-slurm", cwd=tmp_path)
-    assert not list((tmp_path / "mirage").rglob("*mirage_slurm*"))
+    left = [path for path in (tmp_path / "mirage").rglob("*mirage_slurm*/**/*") if path.is_file()]
+    assert {path.suffix for path in left} <= {".pyc"}, "bytecode by other Pythons alone"
     assert not (bin_folder / "mirage").exists()
 
 

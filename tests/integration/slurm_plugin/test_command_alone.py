@@ -92,6 +92,10 @@ def test_a_chain_is_cancelled_with_the_waiting_link_first(link: Link) -> None:
 def test_a_chain_is_paused_and_resumed_by_holds(link: Link) -> None:
     link.slurm.command("scontrol", '#!/bin/sh\necho "$*" >>{home}/told\n')
     assert "is paused: job 102 is held" in asked(link.slurm, "chain", "pause", link.chain.name)
+    active = mirage(link.slurm, "chain", "resume", link.chain.name)
+    assert (active.returncode, active.stdout) == (1, ""), "nothing was held: no success"
+    assert active.stderr.endswith("is active already: its job 102 is not held\n")
+    link.slurm.job_is(102, "PENDING", reason="JobHeldUser")
     assert "is active: job 102 is released" in asked(link.slurm, "chain", "resume", link.chain.name)
     assert (link.slurm.root / "told").read_text() == "uhold 102\nrelease 102\n"
 

@@ -95,7 +95,7 @@ if [ -z "$job" ]; then
         *) continue ;;
         esac
         case $format in
-        '%i %T') printf '%s\n' "$id $state"; continue ;;
+        '%i %T %r') printf '%s\n' "$id $state $reason"; continue ;;
         '%k %i %T %r') id="$id $state $reason" ;;
         '%k %i %T %e') id="$id $state $end" ;;
         '%k %i %T %S %e') id="$id $state $start $end" ;;
