@@ -100,9 +100,8 @@ def test_a_link_that_slurm_could_not_launch_goes_on_as_the_status_says(alice: Al
         alice.until(lambda: f"\tstandby, {hold}\n" in alice.run(*status), "the hold", HOUR_S)
     finally:
         FAILS.unlink()
-    alice.testbed.run(
-        ["scontrol", "update", "NodeName=ALL", "State=RESUME"]
-    )  # Slurm has drained one
+    drained = alice.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split()[0]
+    alice.testbed.run(["scontrol", "update", f"NodeName={drained}", "State=RESUME"])
     alice.run(*command.split())
     alice.until(lambda: alice.lines()[1:] == ["begin 2 after COMPLETED"], "link 2", HOUR_S)
 
