@@ -86,7 +86,7 @@ class Trace:
 
 TRACES = {
     "ls6": Trace(
-        "tacc-ls6-a100.parquet", "ls6.toml", "2022-11-07", "2023-02-26", 1, "ensemble-ls6"
+        "tacc-ls6-a100.parquet", "ls6.toml", "2022-11-07", "2023-02-27", 1, "ensemble-ls6"
     ),
     "theta": Trace(
         "alcf-theta-2023.parquet", "theta.toml", "2023-01-02", "2023-05-29", 4, "ensemble-theta"

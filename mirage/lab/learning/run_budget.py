@@ -3,7 +3,7 @@ runs."""
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,7 @@ def plan_run(
             f"{budget.wall_s / 3600:.1f} h are too short to learn from {FEWEST_DAYS} days: about "
             f"{needed_s / 3600 / _MARGIN:.1f} h are needed (learn.budget_h, --budget)"
         )
-    return plan
+    return replace(plan, notes=tuple(_explain_left_out(plan, weeks, families)))
 
 
 def _fill_budget(
@@ -243,7 +243,7 @@ def _fill_budget(
         taken = [unit for unit in units if unit.week in weeks[:count]]
         plan = build_plan(taken, families, paces, budget, spent_s)
         if plan.wall_s <= _MARGIN * budget.wall_s:
-            return replace(plan, notes=tuple(_explain_left_out(units, taken, families)))
+            return plan
     return None
 
 
@@ -281,19 +281,18 @@ def _count_instants(units: Sequence[TableUnit], days: int) -> float:
 
 
 def _explain_left_out(
-    units: Sequence[TableUnit], taken: Sequence[TableUnit], families: Sequence[FamilyName]
-) -> list[str]:
-    left = len({unit.week for unit in units} - {unit.week for unit in taken})
-    notes = []
+    plan: RunPlan, weeks: Sequence[ReplayedWeek], families: Sequence[FamilyName]
+) -> Iterator[str]:
+    """Say which of the weeks and of the families are not in the plan."""
+    left = len(weeks) - len(plan.weeks)
     if left:
-        notes.append(
+        yield (
             f"The {left} oldest weeks are left out: the budget of time and memory has no room for "
             "them."
         )
-    dropped = [family for family in TREES if family not in families]
+    dropped = [family for family in families if family not in plan.families]
     if dropped:
-        notes.append(f"The budget has no room to train {' and '.join(dropped)}.")
-    return notes
+        yield f"The budget has no room to train {' and '.join(dropped)}."
 
 
 def _count_fitting_weeks(

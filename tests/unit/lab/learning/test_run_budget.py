@@ -84,6 +84,12 @@ def test_a_short_budget_takes_more_weeks_of_fewer_families(tmp_path: Path) -> No
     assert any("no room to train forest and ensemble" in note for note in plan.notes)
 
 
+def test_families_that_nobody_wants_are_not_said_to_have_no_room(tmp_path: Path) -> None:
+    budget = Budget(wall_s=1e6, memory_gib=4, processes=1)
+    units = list_units(tmp_path, 3)
+    assert plan_run(units, TREES[:1], Paces(tmp_path / "pace.json"), budget).notes == ()
+
+
 def test_finished_tables_cost_nothing_more(tmp_path: Path) -> None:
     short = 14 * POINTS * 15 / 3600 / 0.9 + 0.001
     for unit in list_units(tmp_path, 20):
