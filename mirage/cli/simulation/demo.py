@@ -196,8 +196,7 @@ def run_demo(
         raise InputError("no model is asked where a job is pinned: leave --pin or --learn out")
     logs.setup_logging("auto", warnings_only=True)
     plan, default_nodes = _choose_plan(learn=learn)
-    asked = {"chains": chains, "links": links, "nodes": nodes}
-    plan = replace(plan, **{name: value for name, value in asked.items() if value is not None})
+    plan = replace(plan, chains=chains or plan.chains, links=links or plan.links, nodes=nodes)
     stage = build_scenario(preset, seed, trace, cluster, load_site_params, default_nodes)
     start, stop = choose_window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
