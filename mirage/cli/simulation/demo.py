@@ -23,7 +23,15 @@ from mirage.config.paths import DEFAULT_PORT
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
-from mirage.lab.demo.comparison_plan import BASELINE, PRESET, SEED, WARM_UP_DAYS, ComparisonPlan
+from mirage.lab.demo.comparison_plan import (
+    BASELINE,
+    LEARNING,
+    LEARNING_NODES,
+    PRESET,
+    SEED,
+    WARM_UP_DAYS,
+    ComparisonPlan,
+)
 
 if TYPE_CHECKING:
     from mirage.lab.demo.demo_site import DemoSite
@@ -102,7 +110,7 @@ def run_demo(
         Path | None,
         typer.Option(
             help="The cluster file (docs/admin/clusters.md). "
-            "Default: 76 nodes, and 16 with --learn, for the synthetic load.",
+            f"Default: 76 nodes, and {LEARNING_NODES} with --learn, for the synthetic load.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -112,7 +120,7 @@ def run_demo(
             "--from",
             help="Submit the first chains at this time (UTC): 2026-02-01, or "
             f"'2026-02-01 12:00:00'. Default: {WARM_UP_DAYS} days into the load, when a queue has "
-            "built up; with --learn 7 days.",
+            f"built up; with --learn {LEARNING.warm_up_days} days.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -120,8 +128,8 @@ def run_demo(
         datetime | None,
         typer.Option(
             help="Stop at this time (UTC). Default: when all chains have ended, at most "
-            f"{_DEFAULT.longest_s // DAY_S} days later or at the end of the load; with --learn 51 "
-            "days later.",
+            f"{_DEFAULT.longest_s // DAY_S} days later or at the end of the load; with --learn "
+            f"{LEARNING.longest_s // DAY_S} days later.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -131,7 +139,7 @@ def run_demo(
             min=1,
             max=50,
             help=f"The number of chains of each policy. They begin {_DEFAULT.spread_s // HOUR_S} h "
-            f"apart. Default: {_DEFAULT.chains}, and 3 with --learn.",
+            f"apart. Default: {_DEFAULT.chains}, and {LEARNING.chains} with --learn.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -141,8 +149,8 @@ def run_demo(
             min=2,
             max=200,
             help=f"The number of jobs of each chain, {_DEFAULT.time_limit_s // HOUR_S} h each, or "
-            f"12 h with --learn. Default: {_DEFAULT.links}; with --learn as many as there is time "
-            "for.",
+            f"{LEARNING.time_limit_s // HOUR_S} h with --learn. Default: {_DEFAULT.links}; with "
+            "--learn as many as there is time for.",
             rich_help_panel=_CHAINS,
         ),
     ] = None,
@@ -188,8 +196,7 @@ def run_demo(
         raise InputError("no model is asked where a job is pinned: leave --pin or --learn out")
     logs.setup_logging("auto", warnings_only=True)
     plan, default_nodes = _choose_plan(learn=learn)
-    asked = {"chains": chains, "links": links, "nodes": nodes}
-    plan = replace(plan, **{name: value for name, value in asked.items() if value is not None})
+    plan = replace(plan, chains=chains or plan.chains, links=links or plan.links, nodes=nodes)
     stage = build_scenario(preset, seed, trace, cluster, load_site_params, default_nodes)
     start, stop = choose_window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
@@ -228,11 +235,11 @@ def _choose_plan(*, learn: bool) -> tuple[ComparisonPlan, int]:
         from mirage.simulator.types import Params
 
         return PLAN, Params().nodes
-    from mirage.lab.demo import learning_nights
+    from mirage.lab.demo.learning_nights import FAMILIES
     from mirage.lab.learning.candidates import check_packages
 
-    check_packages(learning_nights.FAMILIES)
-    return learning_nights.PLAN, learning_nights.NODES
+    check_packages(FAMILIES)
+    return LEARNING, LEARNING_NODES
 
 
 def _compare_policies(

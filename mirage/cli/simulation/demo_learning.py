@@ -66,7 +66,8 @@ def _watch_nights(
     """Run to the end, and return the looks by night of which something came."""
     from mirage.lab.demo.learning_nights import Night
 
-    looks, steps = [], nights.watch()
+    looks: list[Night] = []
+    steps = nights.watch()
     while True:
         try:
             step = next(steps, None)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mirage.domain.time_units import DAY_S
+from mirage.domain.time_units import DAY_S, HOUR_S
 
 BASELINE = "reactive"
 WARM_UP_DAYS = 14
@@ -49,3 +49,20 @@ class ComparisonPlan:
     def handovers(self) -> int:
         """Return the number of hand-overs of each policy."""
         return self.chains * (self.links - 1)
+
+
+LEARNING = ComparisonPlan(
+    policies=(BASELINE, "auto"),
+    chains=3,
+    # More than the time has room for: the chains of this site go on all the time.
+    links=150,
+    time_limit_s=12 * HOUR_S,
+    # Each tick costs computing, and a release is planned to the minute between two.
+    tick_s=1800,
+    # So much accounting a service reads when it begins.
+    warm_up_days=7,
+    longest_s=51 * DAY_S,
+)
+"""The plan of a demo that learns. `auto` is with the models of the site that are in use."""
+LEARNING_NODES = 16
+"""A small cluster, so that eight weeks of it are replayed in minutes."""

@@ -10,7 +10,7 @@ from mirage.database.learning.challenges import Challenge, ChallengeState
 from mirage.domain.chain import OVERLAP_PRICE
 from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.lab.blocks.local_processes import LocalProcesses
-from mirage.lab.demo.comparison_plan import BASELINE, ComparisonPlan
+from mirage.lab.demo.comparison_plan import ComparisonPlan
 from mirage.lab.demo.demo_site import DemoSite
 from mirage.lab.demo.policy_comparison import (
     PolicyOutcome,
@@ -24,24 +24,9 @@ from mirage.lab.learning.run_folder import RunFolder
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.table_plan import count_cores
 from mirage.lab.training.trainers import FamilyName
-from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import Decider, ModelPromoter, explain_state
 from mirage.reports import learning_status
 
-NODES = 16
-"""A small cluster, so that eight weeks of it are replayed in minutes."""
-PLAN = ComparisonPlan(
-    policies=(BASELINE, AUTO),
-    chains=3,
-    # More than the time has room for: the chains of this site go on all the time.
-    links=150,
-    time_limit_s=12 * HOUR_S,
-    # A tick costs 50 ms of computing, and a release is planned to the minute between two.
-    tick_s=1800,
-    # So much accounting the service reads when it begins.
-    warm_up_days=7,
-    longest_s=51 * DAY_S,
-)
 FAMILIES = (FamilyName.XGBOOST, FamilyName.FOREST)
 _USED_S = 10 * DAY_S
 """The demo ends when a model has been in use for so long."""
@@ -72,7 +57,6 @@ class LearningNights:
     output: StudyOutput
     says_yes: bool
     """Whether the demo's admin promotes what is proposed; else it waits until the end."""
-    families: tuple[FamilyName, ...] = FAMILIES
     turned_at: int | None = None
     """When the first model came in use; until then, when the first verdict was reached."""
     _used_since: int | None = None
@@ -164,7 +148,7 @@ class LearningNights:
             ),
             executor=LocalProcesses(count_cores()),
             now=now,
-            families=self.families,
+            families=FAMILIES,
         )
 
     def _build_promoter(self) -> ModelPromoter:

@@ -11,8 +11,9 @@ import pytest
 from mirage.database.learning import challenges
 from mirage.database.learning.challenges import ChallengeState
 from mirage.domain.time_units import DAY_S, HOUR_S
+from mirage.lab.demo.comparison_plan import LEARNING
 from mirage.lab.demo.demo_site import DemoSite
-from mirage.lab.demo.learning_nights import PLAN, LearningNights, Night
+from mirage.lab.demo.learning_nights import LearningNights, Night
 from mirage.lab.demo.scenario import Scenario
 from mirage.lab.study_output import StudyOutput
 from mirage.policies import registry
@@ -27,7 +28,7 @@ MODEL = "models/site-small/1"
 @contextmanager
 def open_nights(folder: Path, *, says_yes: bool) -> Iterator[LearningNights]:
     """Two nights of a small site at which MODEL is proposed."""
-    plan = replace(PLAN, chains=1, time_limit_s=2 * HOUR_S, tick_s=HOUR_S, longest_s=3 * DAY_S)
+    plan = replace(LEARNING, chains=1, time_limit_s=2 * HOUR_S, tick_s=HOUR_S, longest_s=3 * DAY_S)
     stage = Scenario(build_params(), build_site_jobs(9))
     start = stage.first + DAY_S
     site = DemoSite.create_in(folder, stage.build_cluster(plan, start), pin=False, learns=True)

@@ -177,11 +177,11 @@ def test_the_same_night_there_is_nothing_to_learn(learned: tuple[Path, dict[str,
 def test_the_table_for_people_has_every_policy(learned: tuple[Path, dict[str, Any]]) -> None:
     from rich.console import Console  # noqa: PLC0415 - of the command alone
 
-    from mirage.cli.policies.learn import _print_document  # noqa: PLC0415 - as above
+    from mirage.cli.ui.learning_text import print_document  # noqa: PLC0415 - as above
 
     _, document = learned
     console = Console(record=True, width=200)
-    _print_document(document, console)
+    print_document(document, console)
     text = console.export_text()
     assert document["sentence"] in text
     assert all(name in text for name in document["figures"])
