@@ -2,7 +2,7 @@
 
 The folder of the work, on a file system that the nodes share:
 
-input.pickle       the common input; its SHA-256 names the folder
+input.pickle       the common input, whose values name the folder; input.sha256: its sum
 arrays.json        which arrays were submitted (array_ledger.py)
 tasks/             submitit's: what each task is called with, and its log
 results/KEY        the result of a block (block_results.py)
@@ -17,6 +17,7 @@ import time
 from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mirage.domain.time_units import DAY_S
@@ -26,6 +27,7 @@ from mirage.lab.blocks.block_results import write_result
 from mirage.lab.whole_files import remove_path
 
 INPUT = "input.pickle"
+_SUM = "input.sha256"
 _PREFIX = "blocks-"
 KEPT_S = 30 * DAY_S
 """Works that nobody has gone on with for so long are removed."""
@@ -73,18 +75,42 @@ def save_input(folder: Path, create_maker: MakerFactory[Any]) -> Path:
     Raises InputError if it cannot be written.
     """
     _remove_old_works(folder)
-    pickled = pickle.dumps(create_maker)
-    work = folder / f"{_PREFIX}{hashlib.sha256(pickled).hexdigest()[:32]}"
+    work = folder / f"{_PREFIX}{_compute_key(create_maker)}"
     try:
         # It names users, whom PrivateData may hide from others.
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         (work / "results").mkdir(exist_ok=True)
-        part = work / f".{INPUT}.part"
-        part.write_bytes(pickled)
-        os.replace(part, work / INPUT)
+        if not _has_whole_input(work):
+            pickled = pickle.dumps(create_maker)
+            for name, content in ((INPUT, pickled), (_SUM, _sum(pickled).encode())):
+                part = work / f".{name}.part"
+                part.write_bytes(content)
+                os.replace(part, work / name)
     except OSError as error:
         raise InputError(f"{work} cannot be written: {error.strerror}") from error
     return work
+
+
+def _compute_key(create_maker: MakerFactory[Any]) -> str:
+    """Hash the values of the input. Two processes may pickle equal values into other bytes: which
+    of the equal strings are one object is chance. Without its memo, pickle does not look at that.
+    """
+    digest = hashlib.sha256()
+    pickler = pickle.Pickler(SimpleNamespace(write=digest.update))
+    pickler.fast = True
+    pickler.dump(create_maker)
+    return digest.hexdigest()[:32]
+
+
+def _has_whole_input(work: Path) -> bool:
+    try:
+        return _sum((work / INPUT).read_bytes()) == (work / _SUM).read_text()
+    except OSError:
+        return False
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def remove_work(work: Path) -> None:
@@ -105,8 +131,7 @@ def _remove_old_works(folder: Path) -> None:
 
 def load_input(work: Path) -> MakerFactory[Any]:
     """Load the common input. Raises OSError if it is not the one that was saved."""
-    pickled = (work / INPUT).read_bytes()
-    if not work.name.endswith(hashlib.sha256(pickled).hexdigest()[:32]):
+    if not _has_whole_input(work):
         raise OSError(f"{work / INPUT} is not what was saved there")
-    create_maker: MakerFactory[Any] = pickle.loads(pickled)  # noqa: S301 - its sum is compared
+    create_maker: MakerFactory[Any] = pickle.loads((work / INPUT).read_bytes())  # noqa: S301 - its sum is compared
     return create_maker

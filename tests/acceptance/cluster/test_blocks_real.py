@@ -86,7 +86,7 @@ def start_head(folder: Path) -> subprocess.Popen[bytes]:
 
 def main(folder: Path) -> None:
     blocks: Mapping[Path, range] = text_blocks.list_blocks(folder / "made", BLOCKS)
-    maker = text_blocks.begin(gate=folder / "gate")
+    maker = text_blocks.begin(gate=f"{folder}/gate")
     build_executor(folder).make_blocks(maker, blocks, lambda _: None)
 
 
@@ -120,7 +120,7 @@ def test_a_head_is_killed_and_the_next_one_goes_on_with_its_array(
     head.wait()
     before = list_tasks(testbed)
     (folder / "gate").touch()
-    make(build_executor(folder), text_blocks.begin(gate=folder / "gate"), folder, BLOCKS)
+    make(build_executor(folder), text_blocks.begin(gate=f"{folder}/gate"), folder, BLOCKS)
     arrays = {task.partition("_")[0] for task in before}
     assert len(arrays) == 1
     shown = testbed.run(["sacct", "-n", "-X", "-P", "--name=mirage-blocks", "-o", "JobID"]).stdout

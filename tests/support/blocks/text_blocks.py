@@ -15,7 +15,7 @@ from mirage.lab.blocks.block_executor import MakerFactory
 class TextMaker:
     """Writes the points of each block."""
 
-    gate: Path | None = None
+    gate: str | None = None
     """A block is not written before this file is there."""
     crashes: Path | None = None
     """A folder in which each try leaves a file; a block's first try ends its process."""
@@ -29,7 +29,7 @@ class TextMaker:
             raise InputError(self.refusal)
         if self.is_lost or (self.crashes is not None and self._count_tries(path.name) == 1):
             os._exit(1)
-        while self.gate is not None and not self.gate.exists():
+        while self.gate is not None and not os.path.exists(self.gate):
             time.sleep(0.2)
         path.write_text(f"{list(part)}\n")
         return [path]

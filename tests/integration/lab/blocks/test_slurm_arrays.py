@@ -144,7 +144,7 @@ from tests.integration.lab.blocks.test_slurm_arrays import Head
 from tests.support.blocks import text_blocks
 folder = Path(sys.argv[1])
 Head(folder).make(
-    text_blocks.begin(gate=folder / "gate"), text_blocks.list_blocks(folder / "made", 2)
+    text_blocks.begin(gate=f"{folder}/gate"), text_blocks.list_blocks(folder / "made", 2)
 )
 """
 
@@ -159,6 +159,6 @@ def test_a_head_that_is_killed_goes_on_with_the_array_that_it_left(
     (tmp_path / "gate").touch()
     blocks = text_blocks.list_blocks(tmp_path / "made", 2)
     # The same work by its input, which another process has pickled.
-    head.make(text_blocks.begin(gate=tmp_path / "gate"), blocks)
+    head.make(text_blocks.begin(gate=f"{tmp_path}/gate"), blocks)
     assert text_blocks.read_blocks(blocks) == make_here(tmp_path / "here", 2)
     assert slurm.list_submitted() == [2]

@@ -1,6 +1,7 @@
 """The input of a work: known by its sum, and not kept for ever."""
 
 import os
+import pickle
 import time
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,14 @@ def test_the_same_input_has_the_same_folder_which_others_may_not_read(tmp_path: 
     assert block_task.save_input(tmp_path / "shared", MAKER) == work
     assert block_task.save_input(tmp_path / "shared", partial(TextMaker, is_lost=True)) != work
     assert work.stat().st_mode & 0o077 == 0
+
+
+def test_equal_input_of_another_process_has_the_same_folder(tmp_path: Path) -> None:
+    text = "".join(["two", " words"])
+    once = partial(dict, a=text, b=text)
+    twice = partial(dict, a=text, b="".join(["two", " words"]))
+    assert pickle.dumps(once) != pickle.dumps(twice)
+    assert block_task.save_input(tmp_path, once) == block_task.save_input(tmp_path, twice)  # type: ignore[arg-type]
 
 
 def test_an_input_that_was_changed_is_not_run(tmp_path: Path) -> None:
