@@ -4,7 +4,7 @@ Pages are found from the repository's root, so that a link that holds here holds
 """
 
 import re
-import tomllib
+import runpy
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 project = "Mirage"
 author = "the Mirage authors"
-release = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"]
+release = runpy.run_path(str(_ROOT / "slurm_plugin/mirage_slurm/command/version.py"))["VERSION"]
 
 root_doc = "docs/index"
 extensions = ["myst_parser"]
@@ -27,7 +27,16 @@ include_patterns = [
     "models/README.md",
     "slurm_plugin/**.md",
 ]
-exclude_patterns = [".*", "build", "dist", "shared", "tests", "node_modules", "**/__pycache__"]
+exclude_patterns = [
+    "slurm_plugin/DESCRIPTION.md",
+    ".*",
+    "build",
+    "dist",
+    "shared",
+    "tests",
+    "node_modules",
+    "**/__pycache__",
+]
 
 myst_heading_anchors = 3
 html_theme = "furo"

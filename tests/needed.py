@@ -27,6 +27,7 @@ PACKAGES = {
     "npm": "/usr/bin/npm",
     "zsh": "/usr/bin/zsh",
     "fish": "/usr/bin/fish",
+    "tcsh": "/usr/bin/tcsh",
     "nginx-light": "/usr/sbin/nginx",
     "prometheus": "/usr/bin/promtool",
     "systemd": "/usr/bin/systemd-analyze",

@@ -12,6 +12,7 @@ give the same packages, byte for byte.
 import argparse
 import gzip
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -255,10 +256,9 @@ def _gzip(path: Path, content: bytes) -> None:
 
 def _version(source: Path) -> str:
     """Of the project, and when the commit was made: later commits are newer packages."""
-    text = (source / "slurm_plugin/mirage_slurm/command/version.py").read_text()
+    file = source / "slurm_plugin/mirage_slurm/command/version.py"
     made = datetime.fromtimestamp(_epoch(source), tz=UTC)
-    version = text.rpartition('VERSION = "')[2].partition('"')[0]
-    return f"{version}+{made:%Y%m%d.%H%M%S}"
+    return f"{runpy.run_path(str(file))['VERSION']}+{made:%Y%m%d.%H%M%S}"
 
 
 def _epoch(source: Path) -> int:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirage.config.paths import load_client_module
+from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 
 grammar = load_client_module("command.grammar")
+plugin_path = load_client_module("command.plugin_path")
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK\n"
 PROGRAM = """
@@ -192,3 +196,19 @@ def test_the_place_where_bashrc_ends_early_is_named(slurm: FakeSlurm, text: str,
     assert done.stdout == f'export PATH={PLUGIN}:"$PATH"\n'
     note = f"mirage: line {line} of {home}/.bashrc ends the file in shells that are not interactive"
     assert done.stderr.startswith(note) if line else done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["sh", "bash", "zsh", "fish", "tcsh"])
+def test_each_shell_reads_its_line(name: str, tmp_path: Path) -> None:
+    shell = shutil.which(name)
+    if shell is None:
+        needed.absent(f"no {name}")
+    folder = tmp_path / "it's a folder!"
+    folder.mkdir()
+    (folder / "sbatch").write_text("#!/bin/sh\necho wrapped\n")
+    (folder / "sbatch").chmod(0o755)
+    line = plugin_path.format_path_line(str(folder), name, "/opt/own bin")
+    done = subprocess.run(
+        [shell, "-c", f"{line}; sbatch"], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("wrapped\n", "")

@@ -42,8 +42,23 @@ def test_the_line_puts_the_wrapped_sbatch_first(tmp_path: Path) -> None:
         ("/usr/local/bin/csh", "setenv PATH '/opt/it'\"'\"'s \\!':\"$PATH\""),
         ("/bin/bash", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
         ("/usr/bin/zsh", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
+        ("fish", "set -gx PATH '/opt/it\\'s !' $PATH"),
         ("", "export PATH='/opt/it'\"'\"'s !':\"$PATH\""),
     ],
 )
 def test_the_line_is_in_the_words_of_the_login_shell(shell: str, line: str) -> None:
     assert plugin_path.format_path_line("/opt/it's !", shell) == line
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", 'export PATH=/opt/m:"$PATH":/home/a/bin'),
+        ("zsh", 'export PATH=/opt/m:"$PATH":/home/a/bin'),
+        ("tcsh", 'setenv PATH /opt/m:"$PATH":/home/a/bin'),
+        ("fish", "set -gx PATH '/opt/m' $PATH '/home/a/bin'"),
+    ],
+)
+def test_the_environments_own_commands_come_last(shell: str, line: str) -> None:
+    """Its python must not be in front of the user's."""
+    assert plugin_path.format_path_line("/opt/m", shell, "/home/a/bin") == line
