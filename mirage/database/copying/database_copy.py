@@ -5,6 +5,7 @@ is whole (`unfinished_copy`). A batch and the number of rows read so far are one
 copy that ended at any instant goes on without a row twice or left out.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def copy_database(
     source, and StoreError if rows are left out or the databases differ. The target is then marked
     still, and the next call goes on.
     """
-    with _read_alone(source) as read_tx:
+    with _mute_driver(), _read_alone(source) as read_tx:
         _refuse_working_service(read_tx, source, now)
         copy = _open_copy(source, target, steps)
         counts = _count_rows(read_tx)
@@ -102,6 +103,18 @@ def copy_database(
             _complete_postgresql(tx)
             copy.finish(tx)
     return CopyReport(tables=tables, other_tables=tuple(sorted(other_tables)))
+
+
+@contextmanager
+def _mute_driver() -> Iterator[None]:
+    """Keep psycopg from printing warnings about rows that are refused: they are reported."""
+    logger = logging.getLogger("psycopg")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -457,6 +457,10 @@ def test_a_database_that_cannot_store_all_text_is_refused(
 # Rows that PostgreSQL does not store.
 
 _INTO_SNAPSHOTS = "INSERT INTO snapshots (cluster_id, taken_at, features) VALUES "
+_MANY_SNAPSHOTS = """
+WITH RECURSIVE n (i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 1510)
+INSERT INTO snapshots (cluster_id, taken_at, features) SELECT 1, i, '{}' FROM n
+"""
 _INTO_TOKENS = (
     'INSERT INTO tokens (token_id, digest, name, role, "user", uid, read_only, created_at, '
     "created_by, expires_at) VALUES "
@@ -489,10 +493,13 @@ _BAD_DOCUMENT = "snapshots (id 2): invalid input syntax for type json"
 
 @pytest.mark.postgres
 def test_a_row_that_is_refused_costs_itself_and_is_named(
-    source: str, postgres_target: tuple[str, PostgresServer, str]
+    source: str,
+    postgres_target: tuple[str, PostgresServer, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     url, _, _ = postgres_target
     spoil(source)
+    execute(source, _MANY_SNAPSHOTS)
     with pytest.raises(StoreError) as caught:
         copy_url(source, url)
     said = str(caught.value)
@@ -500,6 +507,7 @@ def test_a_row_that_is_refused_costs_itself_and_is_named(
     assert [line.strip() for line in said.splitlines()[1:-1]] == [_BAD_DOCUMENT, *_LEFT_OUT]
     assert "--skip-bad-rows" in said
     assert "hunter2" not in said, "a value may be a secret"
+    assert caplog.text == "", "psycopg's words about it go to nobody"
     with closing(Store(url)) as store, pytest.raises(SchemaMismatch, match="unfinished copy"):
         store.check_schema()
     tables = {table.name: table for table in copy_url(source, url, skip_bad_rows=True).tables}
@@ -511,7 +519,7 @@ def test_a_row_that_is_refused_costs_itself_and_is_named(
     assert (tables["tokens"].rows, tables["tokens"].rows_left_out) == (3, 3)
     rows = read_rows(url)
     assert [row[1] for row in rows["tokens"]] == ["good", "x\ufffdy", "x\ufffdy"]
-    assert [row[2] for row in rows["snapshots"]] == [1, 3]
+    assert sorted(row[2] for row in rows["snapshots"]) == [1, 3, *range(10, 1511)]
 
 
 def test_a_row_whose_parent_is_missing_is_named(source: str, target: str) -> None:
