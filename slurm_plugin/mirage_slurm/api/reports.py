@@ -35,6 +35,15 @@ class Report(NamedTuple):
     sentences: List[str]
 
 
+class Queued(NamedTuple):
+    """A job of a chain in the queue. `state` and `reason` are squeue's words."""
+
+    number: int  # of the link
+    job_id: int
+    state: str
+    reason: str
+
+
 def is_alive(link: Link) -> bool:
     return link.state != ENDED
 
@@ -112,21 +121,61 @@ def _read_condition(number: int, job_id: Optional[int], condition: str) -> Link:
     return Link(number, job_id, state, end_state, condition)
 
 
-def add_queued(links: Sequence[Link], queued: Sequence[Tuple[int, int]]) -> List[Link]:
-    """Return the links with those that are in the queue, though the chain's files name them as ended
-    or not at all.
+class Row(NamedTuple):
+    """A line of `mirage-link status` without a chain."""
 
-    `queued`: (link, job) of each of the chain's jobs in the queue. A link writes down its end while its job
-    still sees to the next link.
-    """
+    chain_id: str
+    script: str
+    begun: int  # the last link that has begun; 0: none
+    planned: Optional[int]  # None: nobody knows how many links
+    condition: str  # of that link, or a marker and its text
+
+
+def read_rows(text: str) -> List[Row]:
+    """Read the output of `mirage-link status`. A line of another form is left out."""
+    fields = [line.split("\t") for line in text.split("\n")]
+    rows = [_read_row(*four) for four in fields if len(four) == 4]
+    return [row for row in rows if row is not None]
+
+
+def _read_row(chain_id: str, script: str, links: str, condition: str) -> Optional[Row]:
+    begun, _, planned = links[len("link ") :].partition(" of ")
+    if not links.startswith("link ") or not begun.isdigit():
+        return None
+    number = int(planned) if planned.isdigit() else None
+    return Row(chain_id, script, int(begun), number, condition)
+
+
+def build_status(row: Row, end: str) -> Status:
+    """Build what a row says of its chain. `end`: how its last link ended, by the chain's files; "" for
+    a link that has not ended."""
+    name, colon, text = row.condition.partition(": ")
+    if not colon or name not in MARKERS:
+        return Status([_read_condition(max(1, row.begun), None, row.condition)], {})
+    # The row does not say whether the link still runs; then it has a job in the queue.
+    condition = end or "ended without a word"
+    links = [_read_condition(row.begun, None, condition)] if row.begun else []
+    return Status(links, {name: text})
+
+
+def add_queued(links: Sequence[Link], queued: Sequence[Queued]) -> List[Link]:
+    """Return the links with those that are in the queue, though the chain's files name them as ended
+    or not at all. A link writes down its end while its job still sees to the next link."""
     merged = {link.number: link for link in links}
-    for number, job in queued:
+    for number, job, state, reason in queued:
         link = merged.get(number)
-        if link is None or link.note.startswith(REQUEUED):
-            merged[number] = Link(number, job, PENDING, "", "in the queue")
+        if link is None or link.note.startswith((ABSENT, REQUEUED)):
+            merged[number] = _make_queued(number, job, state, reason)
         elif not is_alive(link):
             merged[number] = Link(number, job, RUNNING, "", "about to end (%s)" % (link.note,))
     return [merged[number] for number in sorted(merged)]
+
+
+def _make_queued(number: int, job: int, state: str, reason: str) -> Link:
+    if state != "PENDING":
+        return Link(number, job, RUNNING, "", "about to begin")
+    note = "in the queue" if reason in ("None", "Dependency") else "in the queue (%s)" % (reason,)
+    return Link(number, job, PENDING, "", note)
 
 
 def judge_status(chain_id: str, status: Status, planned: Optional[int]) -> Report:
@@ -152,6 +201,17 @@ def judge_status(chain_id: str, status: Status, planned: Optional[int]) -> Repor
         return Report(_judge_stop(status), status.links, sentences)
     state, sentence = _judge_unmarked(chain_id, status.links, planned)
     return Report(state, status.links, sentences + [sentence])
+
+
+def judge_unseen(chain_id: str, status: Status, planned: Optional[int], complaint: str) -> Report:
+    """Judge a chain by its own files alone, because Slurm does not say what is in the queue.
+
+    No answer never means that a job is gone. `complaint`: what Slurm says instead.
+    """
+    report = judge_status(chain_id, status, planned)
+    if report.state == FINISHED or any(name in status.lines for name in MARKERS):
+        return report._replace(sentences=report.sentences + [complaint])
+    return Report(ACTIVE, status.links, [complaint])
 
 
 def _judge_stop(status: Status) -> str:

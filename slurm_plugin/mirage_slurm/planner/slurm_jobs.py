@@ -48,6 +48,8 @@ LARGEST_LOCAL_ID = (1 << 26) - 1
 
 # The end of squeue's line "COMMENT JOB DEPENDENCY": the comment may hold anything, over several lines.
 QUEUED = re.compile(r"(?:mirage:([0-9a-z]+):([0-9]{1,9}) )?\b([0-9]{1,18})[^ ]* ([^ ]+)$")
+# The same for "COMMENT JOB STATE REASON" of a job with a mark; `find_queued` in mirage-link has the rule.
+LINK = re.compile(r".*mirage:([0-9a-z]+):([0-9]{1,9}) ([0-9]{1,18})[^ ]* ([A-Z_]+) (.*)$")
 AWAITED = re.compile(r":([0-9]{1,18})")  # a job id, not the minutes after a `+`
 
 
@@ -112,18 +114,33 @@ def list_queued(environ):
 
     Chain and link are None for a job without a mark. Raises Unseen if Slurm does not answer.
     """
-    words = ["squeue", "-h", "--all", "-u", str(os.geteuid()), "-o", "%k %i %E"]
-    code, text, errors = _run_command(words, 0, environ)
-    if code != 0:
-        raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
     queued = []
-    for line in text.split("\n"):
+    for line in _ask_queue("%k %i %E", environ):
         match = QUEUED.search(line)
         if match is not None:
             chain, index, job, dependency = match.groups()
             awaited = frozenset(map(int, AWAITED.findall(dependency)))
             queued.append((chain, int(index) if index else None, int(job), awaited))
     return queued
+
+
+def list_links(environ):
+    """Return (chain, link, job, state, reason) for each job of this user's chains in the queue.
+
+    Raises Unseen if Slurm does not answer.
+    """
+    matches = map(LINK.match, _ask_queue("%k %i %T %r", environ))
+    rows = [match.groups() for match in matches if match is not None]
+    return [(chain, int(link), int(job), state, why) for chain, link, job, state, why in rows]
+
+
+def _ask_queue(columns, environ):
+    """Return squeue's lines of this user's jobs. Raises Unseen if Slurm does not answer."""
+    words = ["squeue", "-h", "--all", "-u", str(os.geteuid()), "-o", columns]
+    code, text, errors = _run_command(words, 0, environ)
+    if code != 0:
+        raise Unseen(" ".join(errors.split())[:200] or "squeue ended with %d" % (code,))
+    return text.split("\n")
 
 
 def hides_jobs(environ):
@@ -145,12 +162,17 @@ def _run_command(words, job, environ):
     variables["SLURM_TIME_FORMAT"] = "%s"
     if job <= LARGEST_LOCAL_ID:
         variables.update(SQUEUE_LOCAL="yes", SCONTROL_LOCAL="yes")  # one RPC less for each command
+    return run_program(words, variables, ASK_S)
+
+
+def run_program(words, environ, limit_s):
+    """Run a program: (exit code, output, errors). The exit code is 124 if it took longer than `limit_s`."""
     process = subprocess.Popen(  # noqa: S603 - an argument vector
-        ["timeout", str(ASK_S)] + words,
+        ["timeout", str(limit_s)] + words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=variables,
+        env=environ,
     )
     output, errors = process.communicate()
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")

@@ -122,14 +122,19 @@ def write_file(path, data):
         out.write(data)
 
 
-def _make_state_directory(environ):
-    """Return the directory for chains, made if it is absent. Raises PermissionError if anybody else
-    may change it."""
+def find_state_directory(environ):
+    """Return the directory for chains, which may be absent."""
     base = environ.get("MIRAGE_STATE_DIR")
     if not base:
         home = environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
         base = os.path.join(home, ".local", "state", "mirage")
-    base = os.path.abspath(base)
+    return os.path.abspath(base)
+
+
+def _make_state_directory(environ):
+    """Return the directory for chains, made if it is absent. Raises PermissionError if anybody else
+    may change it."""
+    base = find_state_directory(environ)
     if not os.path.isdir(base):
         os.makedirs(base, 0o700)
     places.refuse_others(base, {0, os.geteuid()})

@@ -104,12 +104,86 @@ def test_a_chain_is_paused_and_resumed_by_holds(link: Link) -> None:
     assert (link.slurm.root / "told").read_text() == "uhold 102\nrelease 102\n"
 
 
-def test_where_slurm_does_not_answer_nothing_is_cancelled(link: Link) -> None:
+def test_a_cancelling_that_slurm_does_not_hear_stops_the_chain_and_fails(link: Link) -> None:
     (link.slurm.root / "slurm.down").touch()
     done = mirage(link.slurm, "chain", "cancel", link.chain.name)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "mirage: squeue failed: slurm_load_jobs error\n"
+    assert "slurm_load_jobs error. No further link begins; cancel the chain again" in done.stderr
+    assert (link.chain / "stop").exists()
+
+
+@pytest.fixture
+def unbegun(slurm: FakeSlurm) -> Link:
+    """A chain whose first link is in the queue."""
+    slurm.script(SCRIPT)
+    return Link.submitted(slurm, ["sh"], "--mirage-chain=3", "job.sh")
+
+
+@pytest.mark.parametrize("word", ["", "101"])
+def test_a_chain_that_has_not_begun_is_cancelled(unbegun: Link, word: str) -> None:
+    done = asked(unbegun.slurm, "chain", "cancel", word or unbegun.chain.name)
+    assert done == f"chain {unbegun.chain.name} is cancelled: job 101 is cancelled\n"
+    assert (unbegun.slurm.root / "scancelled").read_text() == "101\n"
+
+
+def test_a_chain_that_has_not_begun_is_shown_and_paused(unbegun: Link) -> None:
+    unbegun.slurm.command("scontrol", '#!/bin/sh\necho "$*" >>{home}/told\n')
+    unbegun.slurm.job_is(101, "PENDING", reason="Priority")
+    shown = asked(unbegun.slurm, "chain", "show")
+    assert "│ 1    │ 101 │ in the queue (Priority) │" in shown
+    assert "is paused: job 101 is held" in asked(
+        unbegun.slurm, "chain", "pause", unbegun.chain.name
+    )
+
+
+def test_a_chain_that_is_over_is_not_cancelled_again(link: Link) -> None:
+    (link.slurm.root / "queue").write_text("")
+    (link.chain / "done").write_text("by alice\n")
+    done = asked(link.slurm, "chain", "cancel", link.chain.name)
+    assert done == f"chain {link.chain.name} is finished: it had no job\n"
     assert not (link.chain / "stop").exists()
+
+
+def test_a_chain_that_lost_its_next_link_has_failed_in_the_list_and_alone(link: Link) -> None:
+    (link.slurm.root / "queue").write_text("")
+    (row,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert (row["state"], row["says"]) == ("failed", "exit 0")
+    shown = asked(link.slurm, "chain", "show")
+    assert f"chain {link.chain.name} is failed\n" in shown
+    assert f"To submit the next link: mirage-link resume {link.chain.name}" in shown
+
+
+def test_a_chain_whose_user_stopped_it_is_active_while_its_link_runs(link: Link) -> None:
+    (link.chain / "stop").write_text("by alice with mirage-link stop\n")
+    (row,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert row["state"] == "active"
+    (link.slurm.root / "queue").write_text("")
+    (row,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert row["state"] == "cancelled"
+
+
+def test_a_silent_slurm_is_said_and_ends_no_chain_of_the_list(link: Link) -> None:
+    (link.slurm.root / "slurm.down").touch()
+    listed = mirage(link.slurm, "chain", "list", "--json")
+    assert listed.returncode == 0
+    assert "in the queue (slurm_load_jobs error): states are by the chains' files" in listed.stderr
+    (row,) = json.loads(listed.stdout)
+    assert row["state"] == "active"
+    assert f"chain {link.chain.name} is active\n" in asked(link.slurm, "chain", "show")
+
+
+def test_a_list_asks_slurm_no_oftener_for_many_chains_than_for_one(link: Link) -> None:
+    link.slurm.sbatch("--mirage-chain=2", "job.sh")
+    link.slurm.sbatch("--mirage-chain=2", "job.sh")
+    (link.slurm.root / "questions").unlink()
+    rows = json.loads(asked(link.slurm, "chain", "list", "--json"))
+    assert len(rows) == 3
+    formats = [line.split("-o ")[1] for line in _read_questions(link.slurm)]
+    assert formats == ["%k %i %T %r", "%k %i %T %r local"], "by mirage-link, and by the list"
+
+
+def _read_questions(slurm: FakeSlurm) -> list[str]:
+    return (slurm.root / "questions").read_text().splitlines()
 
 
 @pytest.mark.parametrize(

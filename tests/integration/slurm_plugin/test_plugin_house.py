@@ -24,7 +24,7 @@ SHELL = [
     PLUGIN / "scancel",
     PLUGIN / "hooks" / "mirage-push",
 ]
-ROOMS = (("api", "command"), ("wrapper", "handover"), ("planner",), ("client",))
+ROOMS = (("command",), ("api",), ("wrapper", "handover"), ("planner",), ("client",))
 """A room imports from itself and from rooms further to the right."""
 MOST_MODULES = 18
 FROZEN = [
