@@ -171,7 +171,7 @@ class Watch:
         Their owner would do it, as `mirage-link status` says. Where it does not say so the link
         stays held: that is an offence.
         """
-        for chain, link in self.held.items():
+        for chain, link in list(self.held.items()):
             command = ["scontrol", "release", link.job]
             if not is_held_by_slurm(link.reason):
                 continue
@@ -180,6 +180,7 @@ class Watch:
                 print(f"{self.chains[chain].name}: Slurm holds link {link.link}, {link.reason}; "
                       f"{' '.join(command)}: exit {process.returncode} {process.stderr.strip()}",
                       flush=True)  # fmt: skip
+                del self.held[chain]  # until the next look
 
     def _look_now(self) -> None:
         self._looked_at = 0.0
