@@ -53,7 +53,8 @@ class ComparisonPlan:
 
 LEARNING = ComparisonPlan(
     policies=(BASELINE, "auto"),
-    chains=3,
+    # Each is replayed and asked about by the twin when a model is judged.
+    chains=2,
     # More than the time has room for: the chains of this site go on all the time.
     links=150,
     time_limit_s=12 * HOUR_S,
@@ -61,8 +62,8 @@ LEARNING = ComparisonPlan(
     tick_s=1800,
     # So much accounting a service reads when it begins.
     warm_up_days=7,
-    longest_s=51 * DAY_S,
+    longest_s=44 * DAY_S,
 )
 """The plan of a demo that learns. `auto` is with the models of the site that are in use."""
 LEARNING_NODES = 16
-"""A small cluster, so that eight weeks of it are replayed in minutes."""
+"""A small cluster, so that seven weeks of it are replayed in minutes."""

@@ -27,8 +27,9 @@ from mirage.lab.training.trainers import FamilyName
 from mirage.provision.learning.model_promoter import Decider, ModelPromoter, explain_state
 from mirage.reports import learning_status
 
-FAMILIES = (FamilyName.XGBOOST, FamilyName.FOREST)
-_USED_S = 10 * DAY_S
+FAMILIES = (FamilyName.XGBOOST,)
+"""One kind of model, for the sake of the demo's time."""
+_USED_S = 7 * DAY_S
 """The demo ends when a model has been in use for so long."""
 _ADMIN = "admin of the demo"
 

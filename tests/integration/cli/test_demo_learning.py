@@ -87,8 +87,7 @@ def test_pins_leave_a_model_nothing_to_decide() -> None:
 
 @pytest.mark.slow
 def test_a_demo_learns_from_what_it_watched_and_says_what_came_of_it(tmp_path: Path) -> None:
-    (tmp_path / "lab.toml").write_text('[cluster]\nname = "lab"\nnodes = 3\n')
-    words = "demo --learn --once --json --port 0 --cluster lab.toml --chains 1 --until 2026-01-29"
+    words = "demo --learn --once --json --port 0 --chains 1 --until 2026-01-29"
     done = run(*words.split(), cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.code == 0, done.err
     told = json.loads(done.out)
