@@ -47,12 +47,12 @@ class SlurmArrays:
 
     def __post_init__(self) -> None:
         """Raises InputError if submitit or the shared folder is missing."""
-        array_submission.check_submitit()
         if self.settings.folder is None:
             raise InputError(
                 "--executor slurm needs slurm.folder in the configuration: a folder on a file "
                 "system that the nodes share, in which jobs read their input and leave results"
             )
+        array_submission.check_submitit()
 
     @property
     def is_local(self) -> bool:
