@@ -80,12 +80,12 @@ class RowReader:
     def describe_row(self, row: ConvertedRow) -> str:
         """Name the row by its table and primary key."""
         keys = {column.name for column in self.table.primary_key}
-        named = ", ".join(
+        key = ", ".join(
             f"{name} {escape_unprintable(str(value))[:_LONGEST_NAME]}"
             for name, value in zip(self._names, row.values, strict=True)
             if name in keys
         )
-        return f"{self.table.name} ({named})"
+        return f"{self.table.name} ({key})"
 
     def to_parameters(self, row: ConvertedRow) -> dict[str, Any]:
         return dict(zip(self._names, row.values, strict=True))

@@ -77,8 +77,8 @@ def target(empty_database_url: str) -> str:
 def execute(url: str, *statements: str, **values: Any) -> None:
     with closing(Store(url)) as store, store.begin() as tx:
         for statement in statements:
-            named = {name: values[name] for name in values if f":{name}" in statement}
-            tx.execute(text(statement), named)
+            parameters = {name: values[name] for name in values if f":{name}" in statement}
+            tx.execute(text(statement), parameters)
 
 
 def fill(url: str, *, chains: int, jobs: int) -> None:
@@ -502,11 +502,11 @@ def test_a_row_that_is_refused_costs_itself_and_is_named(
     execute(source, _MANY_SNAPSHOTS)
     with pytest.raises(StoreError) as caught:
         copy_url(source, url)
-    said = str(caught.value)
-    assert "refused 4 row(s), and is not usable yet" in said
-    assert [line.strip() for line in said.splitlines()[1:-1]] == [_BAD_DOCUMENT, *_LEFT_OUT]
-    assert "--skip-bad-rows" in said
-    assert "hunter2" not in said, "a value may be a secret"
+    message = str(caught.value)
+    assert "refused 4 row(s), and is not usable yet" in message
+    assert [line.strip() for line in message.splitlines()[1:-1]] == [_BAD_DOCUMENT, *_LEFT_OUT]
+    assert "--skip-bad-rows" in message
+    assert "hunter2" not in message, "a value may be a secret"
     assert caplog.text == "", "psycopg's words about it go to nobody"
     with closing(Store(url)) as store, pytest.raises(SchemaMismatch, match="unfinished copy"):
         store.check_schema()
@@ -592,16 +592,16 @@ def test_the_command_prints_json(ready_config: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "said"),
+    ("to", "message"),
     [
         ("postgresql://mirage:hunter2@127.0.0.1:1/mirage", "cannot use the database mirage on"),
         ("mysql://mirage:hunter2@db/mirage", "the database URL must be"),
     ],
 )
-def test_a_refusal_shows_no_password(ready_config: Path, to: str, said: str) -> None:
+def test_a_refusal_shows_no_password(ready_config: Path, to: str, message: str) -> None:
     refused = run("db", "copy", "--to", to, "--config", ready_config)
     assert refused.code in {2, 4}
-    assert said in refused.err
+    assert message in refused.err
     assert "hunter2" not in refused.out + refused.err
 
 
