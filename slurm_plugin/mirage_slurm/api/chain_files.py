@@ -213,7 +213,7 @@ def list_overviews(queue: Queue) -> List[Overview]:
 
 
 def _run_link_program(words: List[str]) -> str:
-    """Run mirage-link and return its output; its warnings go to standard error. Raises ChainError."""
+    """Run mirage-link and return its output. Raises ChainError."""
     environ = {name: value for name, value in os.environ.items() if name not in OF_CALLING_LINK}
     environ["MIRAGE_STATE_DIR"] = carrier.find_state_directory(os.environ)
     program = ["sh", os.path.join(carrier.PLUGIN, "mirage-link")]
@@ -224,7 +224,8 @@ def _run_link_program(words: List[str]) -> str:
     if code != 0:
         complaint = errors.strip().replace("mirage-link: ", "", 1)
         raise ChainError(complaint or "%s ended with %d" % (name, code))
-    sys.stderr.write(errors)
+    if words[0] != "status":  # which `wait` asks once a minute
+        sys.stderr.write(errors)  # for example what sbatch says of the next link
     return output
 
 

@@ -188,10 +188,9 @@ def _report(values, chain_id, state, says):
 
 def _choose_chain(words):
     """Return the chain that is meant, as with a service. Raises BadInput."""
-    chains = {files.id: files for files in chain_files.list_chains()}
-    if not words:
-        return chains[chain_lookup.pick_chain(_list_rows())]
+    words = words or chain_lookup.pick_chain(_list_rows())
     chain_lookup.check_words(words)
+    chains = {files.id: files for files in chain_files.list_chains()}
     if words in chains:
         return chains[words]
     queue = chain_files.Queue()

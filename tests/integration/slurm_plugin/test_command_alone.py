@@ -136,6 +136,23 @@ def test_a_chain_that_has_not_begun_is_shown_and_paused(unbegun: Link) -> None:
     )
 
 
+def test_a_chain_of_another_cluster_is_listed_and_cancelled_there(unbegun: Link) -> None:
+    (unbegun.chain / "clusters").write_text("far")
+    (unbegun.slurm.root / "elsewhere").write_text("far")
+    (row,) = json.loads(asked(unbegun.slurm, "chain", "list", "--json"))
+    assert row["state"] == "active"
+    unbegun.slurm.command("scancel", '#!/bin/sh\necho "$SLURM_CLUSTERS $*" >{home}/told\n')
+    asked(unbegun.slurm, "chain", "cancel", unbegun.chain.name)
+    assert (unbegun.slurm.root / "told").read_text() == "far 101\n"
+
+
+def test_a_stopped_chain_whose_link_still_runs_is_not_resumed(link: Link) -> None:
+    (link.chain / "stop").write_text("by alice with mirage-link stop\n")
+    done = mirage(link.slurm, "chain", "resume", link.chain.name)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing to resume: the chain is over (by alice" in done.stderr
+
+
 def test_a_chain_that_is_over_is_not_cancelled_again(link: Link) -> None:
     (link.slurm.root / "queue").write_text("")
     (link.chain / "done").write_text("by alice\n")

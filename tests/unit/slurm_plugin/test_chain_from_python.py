@@ -109,6 +109,11 @@ def test_the_links_of_a_chain_from_submission_to_end(scene: Scene) -> None:
     assert "all 3 links have run; nobody said that the work is done" in scene.chain.explain()
 
 
+def test_a_job_that_has_just_left_the_line_runs(scene: Scene) -> None:
+    scene.slurm.job_is(101, "RUNNING")
+    assert scene.states() == [(1, 101, "running", "")]
+
+
 def test_a_chain_is_found_again_by_its_id(scene: Scene) -> None:
     again = scene.module.Chain(scene.chain.id)
     assert again.directory == scene.chain.directory
