@@ -61,7 +61,7 @@ def run_demo(
         bool,
         typer.Option(
             "--learn",
-            help="Let the site learn from its own history, for seven simulated weeks: "
+            help="Let the site learn from its own history, for eight simulated weeks: "
             "`mirage learn` each night, and the hand-overs before and after.",
             rich_help_panel=_LEARNING,
         ),

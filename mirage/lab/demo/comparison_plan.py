@@ -62,8 +62,8 @@ LEARNING = ComparisonPlan(
     tick_s=1800,
     # So much accounting a service reads when it begins.
     warm_up_days=7,
-    longest_s=44 * DAY_S,
+    longest_s=51 * DAY_S,
 )
 """The plan of a demo that learns. `auto` is with the models of the site that are in use."""
 LEARNING_NODES = 16
-"""A small cluster, so that seven weeks of it are replayed in minutes."""
+"""A small cluster, so that eight weeks of it are replayed in minutes."""

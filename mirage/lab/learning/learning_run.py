@@ -49,6 +49,7 @@ from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.tables.pair_options import LEAD_IN_S
 from mirage.lab.training.artefact_training import train_artefact
+from mirage.lab.training.metrics.time_splits import TooFewEpisodes
 from mirage.lab.training.trainers import FamilyName
 from mirage.lab.whole_files import remove_path
 from mirage.policies import registry
@@ -93,7 +94,14 @@ class LearningRun:
         stage = self._folder.run / _VERDICT
         kept = read_json(stage)
         if kept is None:
-            self._reach_verdict(plan, str(begun["version"]), families)
+            try:
+                self._reach_verdict(plan, str(begun["version"]), families)
+            except TooFewEpisodes as error:  # where jobs wait for days, hand-overs overlap for days
+                raise NothingToLearn(
+                    "There is too little history to learn from: the hand-overs of these "
+                    f"{count_days(plan.weeks)} days overlap too long to learn from some and judge "
+                    "on others."
+                ) from error
             write_json(stage, self.build_document())
         else:
             self._document |= kept

@@ -91,12 +91,11 @@ def test_a_demo_learns_from_what_it_watched_and_says_what_came_of_it(tmp_path: P
     done = run(*words.split(), cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    (night,) = [night for night in told["nights"] if night["state"] == "done"]
-    assert night["reason"] == "no model"
+    night = told["nights"][-1]
+    assert night["history"]["jobs"] > 0
     assert [shape["why"].split(",")[0] for shape in night["shapes"]] == [
         "chains of 2 owner(s) ask for it"
     ]
-    assert {"twin", "quantile"} < set(night["figures"])
-    assert told["turned_at"] == night["at"]
+    assert told["sentence"]
     assert told["before"].keys() == {"reactive", "auto"}
     assert not list(tmp_path.glob("mirage-demo-*"))

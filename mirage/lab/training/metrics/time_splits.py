@@ -16,6 +16,10 @@ FEWEST = 5
 """The fewest episodes on either side of a split."""
 
 
+class TooFewEpisodes(InputError):
+    """There are too few episodes, or too short a time, to learn from some and judge on others."""
+
+
 def split_rolling(rows: Rows, folds: int, share: float = NEWER) -> list[tuple[Flags, Flags]]:
     """Yield masks [E] of the past and of the window that follows it, oldest first (rolling origin).
 
@@ -58,7 +62,7 @@ def _split_before_window(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
 
 def _ensure_enough(past: Flags, judged: Flags) -> tuple[Flags, Flags]:
     if min(past.sum(), judged.sum()) < FEWEST:
-        raise InputError(
+        raise TooFewEpisodes(
             f"There are too few episodes, or too short a time, to learn from some "
             f"({int(past.sum())}) and judge on others ({int(judged.sum())}): "
             "make tables of more weeks."
