@@ -132,7 +132,7 @@ class ChainFiles(object):
         return int(planned) if planned.isdigit() else None
 
     def _read_clusters(self) -> str:
-        return self._get_files().read_first_line("clusters").strip()
+        return str(self._get_files().read_first_line("clusters")).strip()
 
     def _get_files(self) -> CurrentLink:
         return CurrentLink(self.directory, 0, "", None)
@@ -226,7 +226,7 @@ def _run_link_program(words: List[str]) -> str:
         raise ChainError(complaint or "%s ended with %d" % (name, code))
     if words[0] != "status":  # which `wait` asks once a minute
         sys.stderr.write(errors)  # for example what sbatch says of the next link
-    return output
+    return str(output)
 
 
 def _explain_failure(code: int, errors: str) -> str:

@@ -10,7 +10,7 @@ import sys
 
 from mirage_slurm.client import chain_lookup, rest, service
 from mirage_slurm.client.rest import BadInput, CommandError, ServiceClient
-from mirage_slurm.command import chain_text, from_directory, plugin_path
+from mirage_slurm.command import chain_text, plugin_path
 from mirage_slurm.command import terminal as screen
 from mirage_slurm.command.timeline_rows import build_timeline
 from mirage_slurm.command.timeline_text import draw_lines
@@ -32,6 +32,9 @@ def run_command(verb, values):
     if verb == "submit":
         return _submit(values)
     if not _is_service_expected(values["url"]):
+        # Here, because it loads the api, which is not needed where a service answers.
+        from mirage_slurm.command import from_directory
+
         return from_directory.run_command(verb, values)
     client = ServiceClient(rest.resolve_service_url(values["url"]), _BY_HAND[verb])
     return _VERBS[verb](client, values)

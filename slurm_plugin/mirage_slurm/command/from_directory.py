@@ -103,12 +103,8 @@ def _show(values):
 
 
 def _build_link(link):
-    return {
-        "index": link.number,
-        "job_id": link.job_id,
-        "state": link.state,
-        "says": screen.escape_unprintable(link.note),
-    }
+    says = screen.escape_unprintable(link.note)
+    return {"index": link.number, "job_id": link.job_id, "says": says}
 
 
 def _explain(values):
