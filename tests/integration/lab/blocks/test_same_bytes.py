@@ -21,7 +21,6 @@ from mirage.lab.tables import twin_tables
 from mirage.lab.training.trainers import FamilyName, TrainingRequest
 from mirage.lab.training.training_blocks import TrainingMaker
 from mirage.policies.models.artefact import CARD, GRAPH
-from tests.integration.cli.test_learn import make_site
 from tests.support.blocks.fake_slurm import FakeSlurm
 from tests.support.episodes import small
 from tests.support.episodes.tables import MONDAY
@@ -118,29 +117,6 @@ def test_a_shadow_report_says_the_same(slurm: FakeSlurm, tmp_path: Path) -> None
     assert here["groups"], "there is something to compare"
     assert here == jobs
     assert len(slurm.list_submitted()) == 2, "the table, and the twin's answers"
-
-
-def test_learning_has_the_same_tables_and_the_same_model(slurm: FakeSlurm, tmp_path: Path) -> None:
-    log = write_sacct(tmp_path / "log.txt", build_site_jobs(29)).read_text()
-    made = []
-    for name in ("local", "slurm"):
-        site = make_site(tmp_path / name, log)
-        with (site / "mirage.toml").open("a") as file:
-            file.write(f'[slurm]\nfolder = "{tmp_path}/shared"\n')
-        words = ("learn", "--now", "--family", "xgboost", "--executor", name)
-        more = {name: os.environ[name] for name in ("PATH", "PYTHONPATH")}
-        answer = run(*words, "--json", "--config", "mirage.toml", cwd=site, environ=more)
-        assert json.loads(answer.out)["state"] == "done", answer.err
-        learned = site / "state" / "learn"
-        made.append(
-            sum_files(learned / "tables")
-            | {
-                str(path.relative_to(learned).parent.parent): path.read_bytes()
-                for path in learned.rglob(GRAPH)
-            }
-        )
-    assert made[0] == made[1]
-    assert slurm.list_submitted()[1] == 1, "the tables, then the model"
 
 
 def test_a_training_that_ended_early_goes_on_from_its_stages(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pickle
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,10 @@ def test_the_same_input_has_the_same_folder_which_others_may_not_read(tmp_path: 
 
 def test_equal_input_of_another_process_has_the_same_folder(tmp_path: Path) -> None:
     text = "".join(["two", " words"])
-    once = partial(dict, a=text, b=text)
-    twice = partial(dict, a=text, b="".join(["two", " words"]))
+    once: Any = partial(dict, a=text, b=text)
+    twice: Any = partial(dict, a=text, b="".join(["two", " words"]))
     assert pickle.dumps(once) != pickle.dumps(twice)
-    assert block_task.save_input(tmp_path, once) == block_task.save_input(tmp_path, twice)  # type: ignore[arg-type]
+    assert block_task.save_input(tmp_path, once) == block_task.save_input(tmp_path, twice)
 
 
 def test_an_input_that_was_changed_is_not_run(tmp_path: Path) -> None:
