@@ -13,12 +13,12 @@ from mirage.database.chains.chain_shapes import OwnedShape, read_owned_shapes
 from mirage.database.learning import challenges
 from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
-from mirage.errors import InputError
+from mirage.errors import InputError, MirageError
 from mirage.history.workloads.replay import Replay
 from mirage.judging.challenge import RULES
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.lab.blocks.local_processes import run_apart
-from mirage.lab.learning import candidates, site_replay, week_tables
+from mirage.lab.learning import candidates, site_calibration, site_replay, week_tables
 from mirage.lab.learning.candidates import CandidateTraining, JudgedPolicies
 from mirage.lab.learning.chain_shapes import (
     ChainShape,
@@ -105,6 +105,7 @@ class LearningRun:
             write_json(stage, self.build_document())
         else:
             self._document |= kept
+        self._calibrate(self._folder.history)
         self._clean_up(plan)
         return self.build_document()
 
@@ -264,9 +265,25 @@ class LearningRun:
                     "proposed. Correct the cluster file: `mirage simulate --from-database`, "
                     "`mirage calibrate --from-database`."
                 )
+                if self._scratch is None:
+                    self._calibrate(history)
                 if not self._request.is_forced:
                     raise NothingToLearn(sentence)
                 self._add_note(sentence)
+
+    def _calibrate(self, history: Path) -> None:
+        """Say whether another cluster file would replay the history better, if there is time."""
+        left_s = self._request.budget.deadline - time.monotonic()
+        with self._time_stage("fitting the cluster file"):
+            try:
+                calibration = site_calibration.renew_calibration(self._request, history, left_s)
+            except MirageError as error:  # nothing that is learned depends on it
+                self._add_note(f"The cluster file is not fitted to the history: {error}.")
+                return
+        if calibration is not None:
+            self._document["calibration"] = calibration
+            if calibration["is_new"]:
+                self._add_note(calibration["sentence"])
 
     @property
     def _follows_log(self) -> bool:

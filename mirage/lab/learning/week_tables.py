@@ -76,7 +76,7 @@ def list_units(
     folder: Path, params: Params, weeks: Sequence[ReplayedWeek], shapes: Sequence[ChainShape]
 ) -> list[TableUnit]:
     """List the tables of all weeks and shapes, in the order of `weeks`. `folder` is learning's."""
-    under = folder / "tables" / _hash_cluster(params)
+    under = folder / "tables" / hash_cluster(params)
     return [
         TableUnit(shape, week, under / shape.folder / f"{week.name}.npz")
         for week in weeks
@@ -91,7 +91,7 @@ def list_own_units(
     handovers: Mapping[ChainShape, Sequence[int]],
 ) -> list[TableUnit]:
     """List the tables of the site's own hand-overs, which began at these instants."""
-    under = folder / "tables" / _hash_cluster(params)
+    under = folder / "tables" / hash_cluster(params)
     units = []
     for week in weeks:
         for shape, starts in handovers.items():
@@ -248,7 +248,7 @@ def _join_weeks(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     return joined
 
 
-def _hash_cluster(params: Params) -> str:
+def hash_cluster(params: Params) -> str:
     """Hash what tables depend on beside their jobs: the cluster, and the features."""
     values = {k: v for k, v in asdict(params).items() if k not in _PASSING}
     text = json.dumps([values, spec.FINGERPRINT], sort_keys=True)

@@ -52,13 +52,19 @@ def build_site_jobs(days: int, *, a_day: int = 48, seed: int = 1) -> list[SimJob
 
 
 def write_sacct(
-    path: Path, jobs: list[SimJob], *, without: Iterable[range] = (), accounted: bool = True
+    path: Path,
+    jobs: list[SimJob],
+    *,
+    without: Iterable[range] = (),
+    accounted: bool = True,
+    params: Params | None = None,
 ) -> Path:
-    """Write what `sacct` would have printed of these jobs on that cluster.
+    """Write what `sacct` would have printed of these jobs on that cluster, or
+    on one of other `params`.
 
     `without`: days of the log whose submissions are missing. Unaccounted jobs have not ended.
     """
-    params = build_params()
+    params = params or build_params()
     workload = Workload.from_jobs(params, jobs)
     sim = Simulator(params, workload, now=MONDAY - 1)
     sim.run_out()
