@@ -154,8 +154,11 @@ def test_a_digest_says_when_the_next_link_starts_and_how_often_links_gave_their_
         site.post("at-risk", slurm_jobs.CHAIN)
         site.post("ended", FIRST)
         assert site.courier().deliver_due() == 2
-    unknown, known = (str(message.get_payload()) for message in post.messages)
-    sentence = "Link 2 is expected to start at 2027-01-15 10:00, as of 2027-01-15 08:00 UTC."
+    unknown, known = (bytes(message.get_payload(decode=True)).decode() for message in post.messages)
+    sentence = (
+        "Link 2 is expected to start at 2027-01-15 10:00 (8 of 10 times between 2027-01-15 08:59 "
+        "and 2027-01-15 11:56), as of 2027-01-15 08:00 UTC."
+    )
     assert sentence in known.splitlines()
     assert "Early links of this chain gave their nodes back 2 times." in known.splitlines()
     assert "expected" not in unknown

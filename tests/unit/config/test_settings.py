@@ -76,6 +76,9 @@ BOUNDS = [
     ("learn", "memory_gib", 0.5, 0),
     ("learn", "weeks", 520, 521),
     ("learn", "schedule", "off", "nightly"),
+    ("slurm", "time_limit_h", 0.5, 0),
+    ("slurm", "memory_gib", 0.5, 0),
+    ("slurm", "at_once", 1, 0),
     ("quota", "writes_burst", 1, 0),
     ("quota", "writes_per_minute", 1, 0),
     ("quota", "registrations_per_day", 1, 0),
@@ -116,6 +119,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
     free |= {("provision", "tables_dir"), ("learn", "folder")}
+    free |= {("slurm", key) for key in ("folder", "partition", "account", "qos", "python")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
     free |= {("auth", "jwt_key_file"), ("auth", "jwks_file")}
     free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}
