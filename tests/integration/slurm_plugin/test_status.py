@@ -72,6 +72,16 @@ def test_status_says_why_a_standby_is_held(
     assert f"link 2\tjob 102\t{end}\n" in run_status(link, link.chain.name)
 
 
+def test_a_link_that_waited_and_was_requeued_no_longer_waits(make: Callable[..., Link]) -> None:
+    link = make()
+    link.run(1)
+    (link.chain / "waits").mkdir(exist_ok=True)
+    (link.chain / "waits" / "2").write_text("1 101\n")
+    link.slurm.job_is(102, "PENDING", reason="launch_failed_requeued_held")
+    status = run_status(link, link.chain.name)
+    assert "link 2\tjob 102\tstandby, held (launch_failed_requeued_held; " in status
+
+
 def test_a_link_that_ended_without_a_word_is_not_running(make: Callable[..., Link]) -> None:
     link = make()
     link.run(1)
