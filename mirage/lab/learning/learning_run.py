@@ -183,6 +183,8 @@ class LearningRun:
         }
 
     def _add_note(self, text: str) -> None:
+        if text in self._notes:
+            return
         self._notes.append(text)
         self._warn(text)
 
