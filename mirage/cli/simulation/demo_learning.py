@@ -23,7 +23,8 @@ from mirage.lab.study_output import StudyOutput
 
 if TYPE_CHECKING:
     from mirage.lab.demo.demo_site import DemoSite
-    from mirage.lab.demo.learning_nights import LearningNights, Night, Outcomes
+    from mirage.lab.demo.learning_nights import LearningNights, Night
+    from mirage.lab.demo.policy_comparison import PolicyOutcome
 
 
 def show_learning(
@@ -150,18 +151,17 @@ class _Result:
             title=f"mean per hand-over before and after {turn} ({what})",
             title_justify="left",
         )
-        table.add_column("policy")
-        for when in ("before", "after"):
-            for heading in ("hand-\novers", "inter-\nruption\nh", "overlap\nh", "cost\nh"):
-                table.add_column(f"{when}\n{heading}", justify="right")
+        for heading in ("policy", "when"):
+            table.add_column(heading)
+        for heading in ("hand-overs", "interruption h", "overlap h", "cost h"):
+            table.add_column(heading, justify="right")
         for name in dict.fromkeys((*self._before, *self._after)):
-            cells = (*_format_outcome(self._before, name), *_format_outcome(self._after, name))
-            table.add_row(escape(name), *cells)
+            for when, outcomes in (("before", self._before), ("after", self._after)):
+                table.add_row(escape(name), when, *_format_outcome(outcomes.get(name)))
         return table
 
 
-def _format_outcome(outcomes: "Outcomes", name: str) -> tuple[str, ...]:
-    outcome = outcomes.get(name)
+def _format_outcome(outcome: "PolicyOutcome | None") -> tuple[str, ...]:
     if outcome is None:
         return ("0", "", "", "")
     means = (outcome.interruption_h, outcome.overlap_h, outcome.cost_h)
