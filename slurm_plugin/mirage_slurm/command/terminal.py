@@ -1,7 +1,7 @@
 """What is printed, as the terminal can show it: its width, its characters and its colours.
 
 Widths, line breaks and tables are those of the library rich, which printed them before: scripts and
-eyes know them (tests/integration/cli/test_same_as_rich.py).
+eyes know them (tests/unit/slurm_plugin/test_same_as_rich.py).
 """
 
 import os
