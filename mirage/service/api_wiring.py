@@ -89,11 +89,10 @@ def _build_identify_sack(service: Service) -> Callable[[str, str], Caller]:
 
     One host remembers them by itself, from now on: what was made before is refused.
     """
-    name = service.settings.cluster.name
+    name, used = service.settings.cluster.name, UsedCredentials(time.time)
     if service.store.is_shared:
-        claim_use = claim_in_database(service.store, service.cluster.read_clock)
+        claim_use = claim_in_database(service.store, service.cluster.read_clock, used)
         return wiring.build_sack_verifier(name, claim_use).authenticate_caller
-    used = UsedCredentials(time.time)
     verifier = wiring.build_sack_verifier(name, used.claim_use, started_at=int(time.time()))
     return verifier.authenticate_caller
 

@@ -66,6 +66,8 @@ def copy_database(
 
     if _is_same_database(settings.database_url, to):
         raise InputError("--to is the database that is to be copied: name another one")
+    if fault := _find_file_fault(to):
+        raise InputError(f"--to is no safe place: {fault}")
     steps = database_copy.CopySteps(
         upgrade_target=lambda: _upgrade_url(to), show_total=show_total, show_steps=show_steps
     )
@@ -123,14 +125,22 @@ def make_user_state_dir(path: Path) -> None:
 
 def check_path_security(settings: Settings) -> None:
     """Raise ConfigError if other users could pull the kill switch or replace the database."""
-    file = find_database_file(settings)
-    paths_by_key = {"service.state_dir": [settings.service.state_dir]}
-    if file is not None:
-        paths_by_key["database.url"] = [file.parent, file]
-    for key, paths in paths_by_key.items():
-        for path in paths:
-            if fault := path_security.find_fault(path):
-                raise ConfigError(key, [fault])
+    faults_by_key = {
+        "service.state_dir": path_security.find_fault(settings.service.state_dir),
+        "database.url": _find_file_fault(settings.database_url),
+    }
+    for key, fault in faults_by_key.items():
+        if fault:
+            raise ConfigError(key, [fault])
+
+
+def _find_file_fault(url: str) -> str | None:
+    """Return a sentence if other users could replace the file of a SQLite database or its journal,
+    else None."""
+    file = _find_file(url)
+    if file is None:
+        return None
+    return path_security.find_fault(file.parent) or path_security.find_fault(file)
 
 
 def make_state_dir(path: Path, *, mode: int = 0o755) -> None:

@@ -1,6 +1,6 @@
 """Stores for a day which requests were done under an Idempotency-Key: a digest of each, no more.
 
-Also, for two hours, which MUNGE credentials were accepted: each counts once.
+Also, for two hours, which credentials of MUNGE and SACK were accepted: each counts once.
 """
 
 from sqlalchemy import and_, delete, or_, select

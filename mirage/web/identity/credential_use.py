@@ -106,11 +106,18 @@ class UsedCredentials:
                 del self._counts[holder]
 
 
-def claim_in_database(store: Store, clock: Callable[[], int]) -> Callable[[Caller, str, int], bool]:
+def claim_in_database(
+    store: Store, clock: Callable[[], int], used: UsedCredentials
+) -> Callable[[Caller, str, int], bool]:
     """Return the function that lets a credential of Slurm's socket count once for all services of
-    this database."""
+    this database.
 
-    def claim_use(caller: Caller, digest: str, _expires_at: int) -> bool:
+    `used`: what this process remembers. It bounds the rows that a user can make.
+    """
+
+    def claim_use(caller: Caller, digest: str, expires_at: int) -> bool:
+        if not used.claim_use(caller, digest, expires_at):
+            return False
         with store.begin() as tx:
             return idempotency.claim_credential(tx, caller.uid, digest, clock())
 

@@ -133,7 +133,7 @@ class Row(NamedTuple):
 
 def read_rows(text: str) -> List[Row]:
     """Read the output of `mirage-link status`. A line of another form is left out."""
-    fields = [line.split("\t") for line in text.split("\n")]
+    fields = [line.split("\t", 3) for line in text.split("\n")]
     rows = [_read_row(*four) for four in fields if len(four) == 4]
     return [row for row in rows if row is not None]
 

@@ -53,7 +53,7 @@ def choose_chain(rows, words):
         )
     if not matches:
         raise BadInput("there is no chain %s: `mirage chain list` shows the chains" % (words,))
-    return matches[0]["chain_id"]
+    return _read_id(matches[0])
 
 
 def pick_newest_chain(client):
@@ -75,7 +75,15 @@ def pick_chain(rows):
         raise BadInput(
             "you have no chain on this cluster: `mirage chain list` shows the chains of others"
         )
-    return (live or rows)[0]["chain_id"]
+    return _read_id((live or rows)[0])
+
+
+def _read_id(row):
+    """Return the id of a row. Over plain http a stranger may have answered, and the id becomes a part of
+    a request that carries the user's credential. Raises BadInput."""
+    chain_id = str(row["chain_id"])
+    check_words(chain_id)
+    return chain_id
 
 
 def _format_ids(rows):

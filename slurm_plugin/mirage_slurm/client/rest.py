@@ -184,7 +184,10 @@ class ServiceClient(object):
             limit -= len(page["items"])
             if page["next"] is None or limit <= 0:
                 return
-            page = self._request("GET", page["next"], b"")
+            # The path is ours: over plain http a stranger may have answered, and the request may carry the
+            # user's credential. Behind a proxy the answer's path also has the proxy's prefix.
+            query = str(page["next"]).partition("?")[2]
+            page = self._request("GET", PREFIX + path + "?" + query, b"")
 
     def post(self, path, content=None):
         body = b"" if content is None else json.dumps(content).encode()

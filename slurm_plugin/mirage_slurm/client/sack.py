@@ -37,8 +37,9 @@ def create_credential(payload, reader_uid, environ, limit_s):
         daemon.send(CREATE, asked)
         length = int.from_bytes(daemon.read(4), "big")
         token = daemon.read(length) if length <= LONGEST else b""
+    is_whole = len(token) == length
     token = token.rstrip(b"\0")
-    if token.count(b".") != 2:
+    if not is_whole or token.count(b".") != 2:
         raise Unreachable("Slurm's daemon gave no credential at %s" % (daemon.path,))
     return token.decode("ascii", "replace")
 

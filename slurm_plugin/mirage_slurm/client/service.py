@@ -5,7 +5,7 @@ plugin therefore tells no secret to an unknown peer, and acts on no answer of on
 by the user at the other end of a unix socket, by the user who listens on a port of this host, or
 by a certificate.
 
-Shared with `mirage chain` (mirage/cli/connection/transport.py). Standard library, Python 3.6.
+Used by the wrapper and carriers (`request`) and by `mirage chain` (`rest`). Standard library, Python 3.6.
 """
 
 import os

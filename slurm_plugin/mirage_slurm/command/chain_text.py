@@ -116,7 +116,7 @@ def list_chain_notes(chains):
     """List the notes about chains that have a problem: sentences do not fit into a table."""
     for chain in chains:
         if chain["note"] and chain["state"] not in ("finished", "cancelled"):
-            yield "%s: %s" % (chain["chain_id"], escape_unprintable(chain["note"]))
+            yield "%s: %s" % (chain["chain_id"], chain["note"])
 
 
 def format_link_count(chain):

@@ -91,7 +91,7 @@ def _list(client, values):
     for line in chain_text.render_chain_table(rows, terminal):
         screen.print_line(line, terminal)
     for note in chain_text.list_chain_notes(rows):
-        screen.print_text(note)
+        screen.print_text(screen.escape_unprintable(note))
     return 0
 
 
@@ -157,8 +157,9 @@ def _request_change(client, values, action):
 
 
 def _resume(client, values):
-    old_chain = client.get("/chains/" + chain_lookup.resolve_chain_id(client, values["chain"]))
-    chain = client.post("/chains/%s/resume" % (old_chain["chain_id"],))
+    chain_id = chain_lookup.resolve_chain_id(client, values["chain"])
+    old_chain = client.get("/chains/" + chain_id)
+    chain = client.post("/chains/%s/resume" % (chain_id,))
     # The service answers 403 if the caller may not change this chain. A chain that was active
     # already has not changed, so the command must not report success.
     if old_chain["state"] == "active":
@@ -177,10 +178,12 @@ def _print_state(chain, as_json):
         if chain["stale"]
         else ""
     )
-    screen.print_text(
-        "chain %s is %s: Mirage tells Slurm at its next look at the queue%s"
-        % (chain["chain_id"], chain["state"], delay_note)
+    sentence = "chain %s is %s: Mirage tells Slurm at its next look at the queue%s" % (
+        chain["chain_id"],
+        chain["state"],
+        delay_note,
     )
+    screen.print_text(screen.escape_unprintable(sentence))
     return 0
 
 

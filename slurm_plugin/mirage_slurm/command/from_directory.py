@@ -184,7 +184,7 @@ def _report(values, chain_id, state, says):
 
 def _choose_chain(words):
     """Return the chain that is meant, as with a service. Raises BadInput."""
-    words = words or chain_lookup.pick_chain(_list_rows())
+    words = words or _pick_chain()
     chain_lookup.check_words(words)
     chains = {files.id: files for files in chain_files.list_chains()}
     if words in chains:
@@ -195,6 +195,16 @@ def _choose_chain(words):
         for files in chains.values()
     ]
     return chains[chain_lookup.choose_chain(rows, words)]
+
+
+def _pick_chain():
+    rows = _list_rows()
+    if not rows:
+        raise BadInput(
+            "you have no chain in %s: `sbatch --mirage-chain=8 job.sh` submits one"
+            % (find_state_directory(os.environ),)
+        )
+    return chain_lookup.pick_chain(rows)
 
 
 def _find_jobs(files, queue):

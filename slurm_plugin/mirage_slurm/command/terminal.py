@@ -1,7 +1,7 @@
 """What is printed, as the terminal can show it: its width, its characters and its colours.
 
 Widths, line breaks and tables are those of the library rich, which printed them before: scripts and
-eyes know them (tests/integration/cli/test_same_as_rich.py).
+eyes know them (tests/unit/slurm_plugin/test_same_as_rich.py).
 """
 
 import os
@@ -116,10 +116,11 @@ def print_wrapped(text, terminal):
 
 
 def print_line(line, terminal):
-    """Print a Line, cut at the terminal's width."""
+    """Print a Line, cut at the terminal's width. Its texts may be anybody's: over plain http somebody else
+    than the service may have answered."""
     room, painted = terminal.width, []
     for text, style in line.parts:
-        part = cut_text(text, room)
+        part = cut_text(escape_unprintable(text), room)
         room -= count_cells(part)
         painted.append(_paint(part, style, terminal))
     print_text("".join(painted))

@@ -1,5 +1,6 @@
 """`mirage chain` beside somebody who listens where the service is thought to be."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,61 @@ def test_a_token_goes_over_no_network_without_https(token: str) -> None:
             assert TOKEN not in elsewhere.read_requests()
             assert answer.code == 5
             assert "Mirage sends a token over https alone" in answer.err
+
+
+LONG_ID = "0abc" * 5
+
+
+def build_answer(chain_id: str, *, state: str = "paused", next_page: str | None = None) -> str:
+    """An answer that passes for a list of chains and for a chain."""
+    row = {
+        "chain_id": chain_id,
+        "user": "alice",
+        "state": state,
+        "links_started": 1,
+        "links_planned": 8,
+        "running": [101],
+        "handovers_done": 0,
+        "created_at": "2027-01-15T06:00:00Z",
+        "note": "late",
+        "stale": False,
+    }
+    body = json.dumps({"items": [row], "next": next_page} | row)
+    return f"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}"
+
+
+@pytest.mark.usefixtures("munge")
+@pytest.mark.parametrize("words", [("list",), ("pause", LONG_ID)])
+def test_whoever_answers_over_http_gives_the_terminal_no_command(words: tuple[str, ...]) -> None:
+    title = "\x1b]0;owned\x07"
+    answer = build_answer(LONG_ID + title, state="active" + title)
+    with forging(answer, uid=0, host=own_address()) as elsewhere:
+        done = run(*words, url=elsewhere.url)
+    assert done.code == 0
+    assert r"active\x1b]0;owned" in done.out
+    assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.usefixtures("munge")
+@pytest.mark.parametrize("words", [("pause", "0abc"), ("cancel", "101"), ("resume", LONG_ID)])
+def test_whoever_answers_over_http_does_not_choose_what_the_user_signs(
+    words: tuple[str, ...],
+) -> None:
+    answer = build_answer(f"{LONG_ID}/kill?x=")
+    with forging(answer, uid=0, host=own_address()) as elsewhere:
+        done = run(*words, url=elsewhere.url)
+        requests = elsewhere.read_requests()
+    assert "kill" not in requests
+    assert words[0] == "resume" or "is not a chain's id" in done.err
+
+
+def test_the_next_page_of_a_list_is_a_page_of_that_list() -> None:
+    first = build_answer(LONG_ID, next_page="/mirage/api/v1/audit?cursor=chains.7")
+    with forging(first, build_answer(LONG_ID), uid=0, host=own_address()) as elsewhere:
+        assert run("list", url=elsewhere.url).code == 0
+        requests = elsewhere.read_requests()
+    assert "GET /api/v1/chains?cursor=chains.7 HTTP" in requests
+    assert "audit" not in requests
 
 
 def test_a_redirect_is_followed_with_no_token(token: str) -> None:

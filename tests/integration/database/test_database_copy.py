@@ -625,6 +625,20 @@ def test_the_configured_database_is_no_place_for_its_copy(
     assert (refused.code, "name another one" in refused.err) == (2, True)
 
 
+def test_a_folder_where_others_may_write_is_no_place_for_a_copy(
+    ready_config: Path, tmp_path: Path
+) -> None:
+    """A file or a link that somebody else has put there would get every row."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    to = f"sqlite:///{folder}/copy.db"
+    refused = run("db", "copy", "--to", to, "--config", ready_config)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"others may write in {folder}: run `chmod go-w" in refused.err
+    assert list(folder.iterdir()) == []
+
+
 def test_an_older_schema_is_upgraded_first(ready_config: Path, tmp_path: Path) -> None:
     execute(
         f"sqlite:///{tmp_path}/state/mirage.db", "UPDATE schema_version SET version_num = '0001'"

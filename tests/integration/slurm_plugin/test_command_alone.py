@@ -77,6 +77,23 @@ def test_a_chain_is_shown_by_its_id_its_letters_its_job_or_alone(link: Link, wor
     assert [(one["index"], one["job_id"]) for one in found["links"]] == [(1, 101), (2, 102)]
 
 
+def test_a_user_without_a_chain_is_told_how_to_submit_one(slurm: FakeSlurm) -> None:
+    done = mirage(slurm, "chain", "show")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`sbatch --mirage-chain=8 job.sh` submits one" in done.stderr
+
+
+def test_a_chain_is_listed_whatever_its_script_is_called(slurm: FakeSlurm) -> None:
+    name = "a\tb\nc\033[2J.sh"
+    slurm.script(SCRIPT, name=name)
+    made = Link.submitted(slurm, ["sh"], "--mirage-chain=3", name)
+    made.run(1)
+    (made.chain / "stop").write_text("by alice: done\twith it\n")
+    (row,) = json.loads(asked(slurm, "chain", "list", "--json"))
+    assert (row["chain_id"], row["script"]) == (made.chain.name, "a?b?c?[2J.sh")
+    assert row["says"] == r"stop: by alice: done\twith it"
+
+
 def test_what_links_wrote_down_is_explained(link: Link) -> None:
     explained = asked(link.slurm, "chain", "explain")
     newest = link.log().splitlines()[-1].partition(" ")[2]

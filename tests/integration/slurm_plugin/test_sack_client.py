@@ -3,7 +3,10 @@
 import base64
 import json
 import os
+import socket
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +68,30 @@ def test_a_daemon_that_never_answers_is_given_up() -> None:
         for ask in (create, verify):
             with pytest.raises(service.Unreachable, match=r"sack\.socket gave no answer in 0\.2 s"):
                 ask(silent.environ, "a.b.c", SOON_S)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\0", id="a piece of a length"),
+        pytest.param(struct.pack(">I", 0xFFFFFFFF) + b"a.b.c\0" * 20000, id="more than is read"),
+        pytest.param(struct.pack(">I", 100) + b"a.b.c\0", id="less than was promised"),
+        pytest.param(struct.pack(">I", 4) + b"a.b\0", id="no credential"),
+    ],
+)
+def test_a_length_that_lies_gives_no_credential(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(FakeSackd, "_answer", lambda _, connection: answer_with(connection, answer))
+    with pytest.raises(service.Unreachable, match="gave no credential at"):
+        create(environ)
+
+
+def answer_with(connection: socket.socket, answer: bytes) -> None:
+    with connection, suppress(OSError):
+        connection.recv(4096)
+        connection.sendall(answer)
 
 
 def test_a_host_without_a_daemon_says_what_to_start(environ: dict[str, str]) -> None:

@@ -27,6 +27,10 @@ MAX_LIFETIME_S = 3600
 """Seconds. A credential that is good for longer from now is refused: each is remembered until it
 expires. Slurm gives 60 s, or `ttl` of AuthInfo."""
 
+MOST_AHEAD_S = 5
+"""Seconds by which the clock of the maker's host may be ahead. A credential from the future would
+outlive a restart of the service, which forgets what was used."""
+
 TIMEOUT_S = 5.0
 """How long Slurm's daemon may take to answer."""
 
@@ -122,6 +126,9 @@ class SackVerifier:
             return "has expired"
         if claims.expires_at > now + MAX_LIFETIME_S:
             return f"is good for more than {MAX_LIFETIME_S} s: see `ttl` in AuthInfo of slurm.conf"
+        if claims.issued_at > now + MOST_AHEAD_S:
+            ahead_s = claims.issued_at - now
+            return f"was made {ahead_s} s from now: set the clocks of its host and of this one"
         if claims.issued_at < self.started_at:
             return "is older than this service, which may have taken it before: make a new one"
         return ""

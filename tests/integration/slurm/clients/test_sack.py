@@ -142,10 +142,17 @@ def test_a_second_spelling_of_a_signature_is_no_new_credential(
 
 def test_what_was_made_before_the_service_started_is_refused(sackd: FakeSackd) -> None:
     """The service before it may have taken it."""
-    verifier = build_verifier(started_at=NOW + 100)
+    verifier = build_verifier(started_at=NOW)
     with pytest.raises(NotIdentified, match="is older than this service"):
-        verifier.authenticate_caller(sackd.mint(PAYLOAD, iat=NOW + 99), PAYLOAD)
-    verifier.authenticate_caller(sackd.mint(PAYLOAD, iat=NOW + 100), PAYLOAD)
+        verifier.authenticate_caller(sackd.mint(PAYLOAD, iat=NOW - 1), PAYLOAD)
+    verifier.authenticate_caller(sackd.mint(PAYLOAD, iat=NOW), PAYLOAD)
+
+
+def test_a_credential_from_the_future_is_refused(sackd: FakeSackd) -> None:
+    """It would be younger than a service that starts again, which has forgotten what was used."""
+    credential = sackd.mint(PAYLOAD, iat=int(time.time()) + 3600)
+    with pytest.raises(NotIdentified, match=r"was made 3\d{3} s from now: set the clocks"):
+        build_verifier().authenticate_caller(credential, PAYLOAD)
 
 
 def test_a_refused_credential_stays_good_for_its_own_request(

@@ -1,18 +1,26 @@
 """A MUNGE credential counts once, also where each host has a munged of its own."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from mirage.database.access import idempotency
 from mirage.database.schema.engine import Store
+from mirage.database.schema.tables import idempotency_keys
 from mirage.domain.callers.caller import Caller
-from mirage.errors import NotIdentified
+from mirage.errors import NotIdentified, TooMany
 from mirage.service import wiring
 from mirage.slurm.clients.auth import munge as real_munge
-from mirage.web.identity.credential_use import claim_in_database, refuse_second_use
+from mirage.slurm.clients.auth.sack import SackVerifier
+from mirage.web.identity.credential_use import (
+    UsedCredentials,
+    claim_in_database,
+    refuse_second_use,
+)
 from tests.support.fixtures.munge import run_munged
 from tests.support.fixtures.sack import FakeSackd
 
@@ -70,12 +78,24 @@ def test_used_credentials_go_after_their_life_and_push_out_no_key_of_a_request(
 def test_a_credential_of_slurms_socket_counts_once_for_all_services_of_the_database(
     store: Store, sackd: FakeSackd
 ) -> None:
-    first, second = (
-        wiring.build_sack_verifier("lab", claim_in_database(store, lambda: NOW)) for _ in range(2)
-    )
+    first, second = (build_sack_verifier(store) for _ in range(2))
     used, fresh = sackd.mint(PAYLOAD), sackd.mint(PAYLOAD + " 00112233aabbccdd")
     assert first.authenticate_caller(used, PAYLOAD).via == "sack"
     for service in (first, second):
         with pytest.raises(NotIdentified, match="was used before"):
             service.authenticate_caller(used, PAYLOAD)
     assert second.authenticate_caller(fresh, PAYLOAD).uid == os.geteuid()
+
+
+def build_sack_verifier(store: Store, of_user: int = 100) -> SackVerifier:
+    used = UsedCredentials(time.time, of_user=of_user)
+    return wiring.build_sack_verifier("lab", claim_in_database(store, lambda: NOW, used))
+
+
+def test_a_user_fills_no_database_with_used_credentials(store: Store, sackd: FakeSackd) -> None:
+    verifier = build_sack_verifier(store, of_user=1)
+    verifier.authenticate_caller(sackd.mint(PAYLOAD), PAYLOAD)
+    with pytest.raises(TooMany):
+        verifier.authenticate_caller(sackd.mint(PAYLOAD + " 00112233aabbccdd"), PAYLOAD)
+    with store.read() as tx:
+        assert tx.scalar(select(func.count()).select_from(idempotency_keys)) == 1
