@@ -221,7 +221,7 @@ def shuffled(
 
 @pytest.fixture
 def later(in_use: tuple[Path, dict[str, Any]], tmp_path: Path) -> Iterator[Site]:
-    """A copy of the site whose model is in use, on which the look of that night is still to come."""
+    """A copy of the site whose model is in use, before the look of that night."""
     shutil.copytree(in_use[0], tmp_path / "site")
     with open_site(tmp_path / "site") as site:
         (site.folder / "learn/settled.json").unlink()
