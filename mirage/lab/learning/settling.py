@@ -73,7 +73,7 @@ def settle_models(request: LearnRequest, output: StudyOutput) -> list[str]:
         channels=request.channels,
     )
     promoter.settle_intentions(request.now)
-    sentences = []
+    sentences: list[str] = []
     if chosen is not None:
         covered = find_covered_until(last, chosen.shapes[0].time_limit_s)
         settling = _Settling(request, promoter, chosen.shapes, covered, output)
@@ -91,7 +91,7 @@ def read_not_asked(request: LearnRequest) -> dict[str, str] | None:
     damage = site_models.explain_damage(champion, request.models)
     if damage:
         return {"model": champion, "why": damage}
-    not_asked = _read_settled(request).get("not_asked")
+    not_asked: dict[str, str] | None = _read_settled(request).get("not_asked")
     return not_asked if not_asked and not_asked["model"] == champion else None
 
 
