@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from mirage.errors import InputError
 from mirage.policies import registry
 from mirage.policies.models.artefact import CARD
 
@@ -20,3 +21,15 @@ def find_champion(cluster: str, under: Path) -> str | None:
     if version is None or not (under / name / version / CARD).is_file():
         return None
     return f"{registry.MODELS}/{name}/{version}"
+
+
+def explain_damage(model: str, under: Path) -> str:
+    """Explain why the model in use cannot be loaded, and what to do; empty: it can be."""
+    try:
+        registry.load_model(model, under)
+    except InputError as error:
+        return (
+            f"{model} is in use, but decides nothing: {error}. Restore its files, or take it back "
+            "on the page Admin"
+        )
+    return ""

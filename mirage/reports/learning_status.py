@@ -9,7 +9,7 @@ from mirage.database.learning import challenges, learning_runs
 from mirage.database.learning.challenges import Challenge
 from mirage.database.learning.learning_runs import LearningRun, RunState
 from mirage.database.schema.engine import Transaction
-from mirage.errors import InputError, UnfitModel
+from mirage.errors import InputError
 from mirage.policies import registry, site_models
 from mirage.policies.models.artefact import read_card
 from mirage.policies.models.card_notes import PROMOTED_AT, WHY
@@ -29,6 +29,8 @@ class Champion:
     why: str
     previous: str | None
     """The version that comes back if it is taken back; None: the rules decide then."""
+    not_asked: str
+    """A sentence on why it decides nothing, and what to do; empty: it decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +53,11 @@ def read_learning_status(
     tx: Transaction, cluster_id: int, cluster: str, models_dir: Path | None
 ) -> LearningStatus:
     """Read the state of learning; `models_dir` is None if there is no folder of models."""
+    runs = learning_runs.read_runs(tx, cluster_id, most=RECENT)
     return LearningStatus(
-        champion=None if models_dir is None else _read_champion(cluster, models_dir),
+        champion=None if models_dir is None else _read_champion(cluster, models_dir, runs),
         challenger=challenges.find_standing_challenge(tx, cluster_id),
-        runs=learning_runs.read_runs(tx, cluster_id, most=RECENT),
+        runs=runs,
         challenges=challenges.read_challenges(tx, cluster_id, most=RECENT),
     )
 
@@ -78,15 +81,18 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _read_champion(cluster: str, models_dir: Path) -> Champion | None:
+def _read_champion(cluster: str, models_dir: Path, runs: Sequence[LearningRun]) -> Champion | None:
     model = site_models.find_champion(cluster, models_dir)
     if model is None:
         return None
+    not_asked = site_models.explain_damage(model, models_dir) or _read_not_asked(model, runs)
     try:
         folder = registry.resolve_folder(model, models_dir)
         card = read_card(folder)
-    except (InputError, UnfitModel):
-        return Champion(model=model, family="", promoted_at=None, why="", previous=None)
+    except InputError:
+        return Champion(
+            model=model, family="", promoted_at=None, why="", previous=None, not_asked=not_asked
+        )
     promoted_at = card.get(PROMOTED_AT)
     previous = registry.read_previous_version(folder)
     return Champion(
@@ -95,7 +101,16 @@ def _read_champion(cluster: str, models_dir: Path) -> Champion | None:
         promoted_at=promoted_at if isinstance(promoted_at, int) else None,
         why=str(card.get(WHY) or ""),
         previous=None if previous is None else f"{registry.MODELS}/{folder.parent.name}/{previous}",
+        not_asked=not_asked,
     )
+
+
+def _read_not_asked(model: str, runs: Sequence[LearningRun]) -> str:
+    """Return what the newest look said of the model in use if it decides nothing; else empty."""
+    documents = (run.document for run in runs)
+    newest = next((d["not_asked"] for d in documents if "not_asked" in d), None)
+    is_about = isinstance(newest, dict) and newest.get("model") == model
+    return str(newest.get("why", "")) if is_about else ""
 
 
 def explain_run(run: LearningRun) -> str:

@@ -47,6 +47,7 @@ class NoticeEvent(StrEnum):
     MODEL_PROPOSED = "model-proposed"
     MODEL_PROMOTED = "model-promoted"
     MODEL_TAKEN_BACK = "model-taken-back"
+    MODEL_NOT_ASKED = "model-not-asked"
 
 
 URGENCY = {
@@ -59,6 +60,7 @@ URGENCY = {
     NoticeEvent.MODEL_PROPOSED.value: 2,
     NoticeEvent.MODEL_PROMOTED.value: 2,
     NoticeEvent.MODEL_TAKEN_BACK.value: 1,
+    NoticeEvent.MODEL_NOT_ASKED.value: 1,
 }
 """If the limits do not allow all notices, those with the lowest number go first."""
 

@@ -1,4 +1,5 @@
-"""Checks whether the site learns: the last run, and a model that waits for an admin."""
+"""Checks whether the site learns: the last run, a model that waits for an admin, and a model in use
+that decides nothing."""
 
 import time
 from contextlib import closing
@@ -6,12 +7,11 @@ from contextlib import closing
 from mirage.cli.doctor.finding import Severity
 from mirage.config.settings import Settings
 from mirage.database.jobs import queue_sums
-from mirage.database.learning import challenges, learning_runs
 from mirage.database.learning.challenges import ChallengeState
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
-from mirage.reports.learning_status import explain_run
+from mirage.reports.learning_status import explain_run, read_learning_status
 from mirage.service import database_setup
 from mirage.web.formatting import format_day
 
@@ -21,7 +21,8 @@ _LATE_S = 2 * DAY_S
 
 
 def check_learning(settings: Settings) -> tuple[Severity, str]:
-    """Check whether the last run of learning went well, and whether a model waits for an admin."""
+    """Check whether the last run of learning went well, whether a model waits for an admin, and
+    whether the one in use decides."""
     if settings.learn.schedule == "off":
         return Severity.GOOD, "learn.schedule is off: nothing is learned by itself"
     now = int(time.time())
@@ -29,11 +30,12 @@ def check_learning(settings: Settings) -> tuple[Severity, str]:
         ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
         cluster_id = ids.get(settings.cluster.name, 0)
         watched_since = queue_sums.find_first_taken_at(tx, cluster_id)
-        runs = learning_runs.read_runs(tx, cluster_id, most=1)
-        challenge = challenges.find_standing_challenge(tx, cluster_id)
-    if not runs:
+        status = read_learning_status(tx, cluster_id, settings.cluster.name, settings.models_dir)
+    if status.champion is not None and status.champion.not_asked:
+        return Severity.WARNING, status.champion.not_asked
+    if not status.runs:
         return _judge_absence("no run of learning yet", watched_since, settings, now)
-    last = runs[0]
+    last, challenge = status.runs[0], status.challenger
     sentence = f"the last run began {format_day(last.begun_at, now)} UTC: {explain_run(last)}"
     if last.state is RunState.FAILED:
         return Severity.WARNING, sentence

@@ -14,6 +14,9 @@ def print_document(document: Mapping[str, Any], console: Console) -> None:
     console.print(f"[bold]{escape(document['sentence'])}[/bold]", soft_wrap=True)
     if document.get("reason"):
         console.print(escape(f"Reason: {document['reason']}."), soft_wrap=True)
+    not_asked = document.get("not_asked")
+    if not_asked:
+        console.print(f"[bold]{escape(not_asked['why'])}.[/bold]", soft_wrap=True)
     for sentence in (*document.get("settled", ()), *_list_history(document)):
         console.print(escape(sentence), soft_wrap=True)
     for shape in document.get("shapes", ()):

@@ -1,4 +1,10 @@
-"""Measures how good the forecasts of policies are at the start of each hand-over's predecessor."""
+"""Measures how good the forecasts of policies are at the start of each hand-over's predecessor, and
+whether the policy itself made them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -14,38 +20,89 @@ _LEVELS = np.array([0.1, 0.5, 0.9])
 """The levels of the forecasts that every policy makes (`Forecast`)."""
 
 
-def measure_losses(table: EpisodeTable, policy: Policy) -> Floats:
-    """Measure the pinball loss [E], in hours, of the wait that the policy forecasts when the
-    predecessor starts, averaged over three levels; NaN where it forecasts nothing.
+LEAST_ASKED = 0.1
+"""A model that is asked at a smaller share of the hand-overs decides as good as nothing."""
 
-    Each policy is asked at that instant, so the losses of two policies compare.
-    """
+
+@dataclass(frozen=True, slots=True)
+class MeasuredForecasts:
+    """The forecasts of a policy when each hand-over's predecessor starts."""
+
+    loss_h: Floats
+    """[E]: the pinball loss of the forecast wait in hours, averaged over three levels; NaN where
+    nothing was forecast. Where a model could not be asked, it is the loss of its stand-in."""
+    obstacles: tuple[str | None, ...]
+    """Why the policy could not be asked, a hand-over each; None: it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUse:
+    """At how many hand-overs a model was asked when the predecessor started. At the others the twin
+    or a rule stood in for it."""
+
+    asked: int
+    handovers: int
+    why_not: str
+    """The most frequent reason why it was not asked; empty: it always was."""
+
+    @classmethod
+    def from_obstacles(cls, obstacles: Iterable[str | None]) -> Self:
+        counts = Counter(obstacles)
+        why_not = [why for why, _ in counts.most_common() if why is not None]
+        return cls(
+            asked=counts[None], handovers=counts.total(), why_not=why_not[0] if why_not else ""
+        )
+
+    @property
+    def decides_nothing(self) -> bool:
+        return self.asked < LEAST_ASKED * self.handovers
+
+    def explain(self) -> str:
+        """Return at how many hand-overs it was asked and why not at the others; empty: at all."""
+        if self.asked == self.handovers:
+            return ""
+        return (
+            f"it was asked at {self.asked} of {self.handovers} hand-overs, and the twin or a rule "
+            f"decided the others, mostly since {self.why_not}"
+        )
+
+
+def measure_forecasts(table: EpisodeTable, policy: Policy) -> MeasuredForecasts:
+    """Measure the forecasts of a policy. Each policy is asked when the predecessor starts, so the
+    losses of two policies compare."""
     listener = _ForecastListener(policy)
     policy_runner.run_policy(table, listener, OVERLAP_PRICE)
     left_s = int(table.instant_s[-1])
     losses = np.full(len(table), np.nan)
+    obstacles = []
     for i, (start, outcome_s) in enumerate(
         zip(table.predecessor_start.tolist(), table.outcome_s[:, 0].tolist(), strict=True)
     ):
-        forecast = listener.forecasts.get((start, start + left_s))
+        asked = (start, start + left_s)
+        obstacles.append(listener.obstacles.get(asked))
+        forecast = listener.forecasts.get(asked)
         if forecast is not None:
             losses[i] = _compute_loss_h(forecast, max(0, left_s + outcome_s))
-    return losses
+    return MeasuredForecasts(losses, tuple(obstacles))
 
 
 class _ForecastListener:
-    """Wraps a policy, and keeps its first forecast of each hand-over."""
+    """Wraps a policy, and keeps its first forecast of each hand-over, and why it was not asked."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.needs = policy, policy.name, policy.needs
         self.decide_outright, self.explain_unfit = policy.decide_outright, policy.explain_unfit
         self.forecasts: dict[tuple[int, int], Forecast] = {}
         """By the instant and the predecessor's end."""
+        self.obstacles: dict[tuple[int, int], str | None] = {}
+        """By the same."""
 
     def decide(self, view: PolicyView) -> Decision:
         decision = self._policy.decide(view)
+        asked = (view.now, view.now + view.time_left_s)
+        self.obstacles.setdefault(asked, self._policy.explain_unfit(view))
         if decision.forecast is not None:
-            self.forecasts.setdefault((view.now, view.now + view.time_left_s), decision.forecast)
+            self.forecasts.setdefault(asked, decision.forecast)
         return decision
 
 

@@ -16,7 +16,7 @@ from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, Nothing
 from mirage.lab.learning.learning_run import LearningRun
 from mirage.lab.learning.reasons import LearningPast, LearningReason, find_reason
 from mirage.lab.learning.run_folder import AlreadyLearning
-from mirage.lab.learning.settling import read_losses, settle_models
+from mirage.lab.learning.settling import read_losses, read_not_asked, settle_models
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 
@@ -41,7 +41,11 @@ def run_learning(request: LearnRequest, output: StudyOutput) -> Document:
         learning = LearningRun(request, output)
         with _recording_faults(request, reason.text, run_id, learning.build_document):
             state, document = _learn(request, learning, reason)
-        outcome = {"settled": settled, "reason": reason.text} | document
+        outcome = {
+            "settled": settled,
+            "not_asked": read_not_asked(request),
+            "reason": reason.text,
+        } | document
         return _finish_run(request, run_id, state, outcome)
 
 

@@ -28,7 +28,7 @@ from mirage.lab.evaluation.policy_evaluation import EvaluationRequest, run_evalu
 from mirage.lab.learning import site_replay, week_tables
 from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
 from mirage.lab.learning.deadline import UntilDeadline
-from mirage.lab.learning.forecast_losses import measure_losses
+from mirage.lab.learning.forecast_losses import ModelUse, measure_forecasts
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
 from mirage.lab.learning.learn_request import LearnRequest
 from mirage.lab.learning.reasons import DayLosses
@@ -38,7 +38,7 @@ from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.whole_files import remove_path
-from mirage.policies import registry
+from mirage.policies import registry, site_models
 from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMode
 
@@ -73,27 +73,47 @@ def settle_models(request: LearnRequest, output: StudyOutput) -> list[str]:
         channels=request.channels,
     )
     promoter.settle_intentions(request.now)
-    if chosen is None:
-        return []
-    covered = find_covered_until(last, chosen.shapes[0].time_limit_s)
-    settling = _Settling(request, promoter, chosen.shapes, covered, output)
-    challenge = promoter.find_due_challenge(shadow_s=request.rules.shadow_days * DAY_S, now=covered)
-    champion = promoter.find_champion()
-    settled = read_json(request.folder.path / _SETTLED) or {}
-    is_champion_due = champion is not None and settled.get("covered", 0) < covered
-    if challenge is None and not is_champion_due:
-        return []
-    judged = settling.settle(challenge, champion if is_champion_due else None)
-    losses = judged.losses if is_champion_due else settled.get("losses")
-    write_json(request.folder.path / _SETTLED, {"covered": covered, "losses": losses})
-    return judged.sentences
+    sentences: list[str] = []
+    if chosen is not None:
+        covered = find_covered_until(last, chosen.shapes[0].time_limit_s)
+        settling = _Settling(request, promoter, chosen.shapes, covered, output)
+        sentences = settling.settle_due()
+    _report_not_asked(request, promoter)
+    return sentences
+
+
+def read_not_asked(request: LearnRequest) -> dict[str, str] | None:
+    """Read whether the model in use decides nothing: its name as `model`, and as `why` a sentence
+    on the reason and the remedy. None: it decides, or there is none."""
+    champion = request.champion
+    if champion is None:
+        return None
+    damage = site_models.explain_damage(champion, request.models)
+    if damage:
+        return {"model": champion, "why": damage}
+    not_asked: dict[str, str] | None = _read_settled(request).get("not_asked")
+    return not_asked if not_asked and not_asked["model"] == champion else None
+
+
+def _report_not_asked(request: LearnRequest, promoter: ModelPromoter) -> None:
+    """Tell the admins that the model in use decides nothing, once until it decides again."""
+    not_asked, settled = read_not_asked(request), _read_settled(request)
+    model = None if not_asked is None else not_asked["model"]
+    if model == settled.get("told"):
+        return
+    if not_asked is not None:
+        promoter.report_not_asked(not_asked["model"], not_asked["why"], request.now)
+    write_json(request.folder.path / _SETTLED, settled | {"told": model})
+
+
+def _read_settled(request: LearnRequest) -> dict[str, Any]:
+    return read_json(request.folder.path / _SETTLED) or {}
 
 
 def read_losses(request: LearnRequest) -> DayLosses | None:
     """Read how good the forecasts of the champion were on the newest days, by the last look; None
     if that is not known."""
-    settled = read_json(request.folder.path / _SETTLED) or {}
-    losses = settled.get("losses")
+    losses = _read_settled(request).get("losses")
     if not losses or losses["champion_model"] != request.champion:
         return None
     return DayLosses(
@@ -111,6 +131,8 @@ class _Settled:
     sentences: list[str] = field(default_factory=list)
     losses: dict[str, Any] | None = None
     """The forecasts of the champion by day, as JSON."""
+    not_asked: dict[str, str] | None = None
+    """The champion as `model`, and `why` it decides nothing; None: it decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +143,25 @@ class _Settling:
     covered: int
     """Until when whole weeks can be replayed."""
     output: StudyOutput
+
+    def settle_due(self) -> list[str]:
+        """Settle what is due, keep what was measured, and return sentences on what came of it.
+
+        A champion that cannot be loaded is not judged.
+        """
+        request = self.request
+        shadow_s = request.rules.shadow_days * DAY_S
+        challenge = self.promoter.find_due_challenge(shadow_s=shadow_s, now=self.covered)
+        champion, before = self._find_usable_champion(), _read_settled(request)
+        is_champion_due = champion is not None and before.get("covered", 0) < self.covered
+        if challenge is None and not is_champion_due:
+            return []
+        judged = self.settle(challenge, champion if is_champion_due else None)
+        after = {**before, "covered": self.covered}
+        if is_champion_due:
+            after |= {"losses": judged.losses, "not_asked": judged.not_asked}
+        write_json(request.folder.path / _SETTLED, after)
+        return judged.sentences
 
     def settle(self, challenge: Challenge | None, champion: str | None) -> _Settled:
         """Judge the champion first, then the challenger, each if it is given."""
@@ -135,17 +176,18 @@ class _Settling:
                 since = self._find_champion_since(champion)
                 tables, owners = self._load_tables(since, scratch / CHAMPION)
                 if tables:
-                    settled.losses = self._measure_losses(champion, tables, owners)
+                    use = self._measure_champion(champion, tables, owners, settled)
                     verdict = judge_champion(self._judge({CHAMPION: champion}, tables, owners))
                     is_taken_back = self.promoter.settle_champion(
                         verdict, mode=mode, now=request.now
                     )
                     what = "is taken back" if is_taken_back else "stays in use"
-                    sentences.append(f"{champion} {what}: it {verdict.explain()}.")
+                    asked = f"; {use.explain()}" if use.explain() else ""
+                    sentences.append(f"{champion} {what}: it {verdict.explain()}{asked}.")
             if challenge is not None:
                 names = {
                     CHALLENGER: challenge.model,
-                    CHAMPION: self.promoter.find_champion() or AUTO,
+                    CHAMPION: self._find_usable_champion() or AUTO,
                 }
                 tables, owners = self._load_tables(challenge.proposed_at, scratch / CHALLENGER)
                 if tables:
@@ -158,6 +200,13 @@ class _Settling:
                     )
         return settled
 
+    def _find_usable_champion(self) -> str | None:
+        """Find the champion, if it can be loaded. Without one a challenger has to beat `auto`."""
+        champion = self.promoter.find_champion()
+        if champion is None or site_models.explain_damage(champion, self.request.models):
+            return None
+        return champion
+
     def _find_champion_since(self, champion: str) -> int:
         """Find from when on the champion is judged: the newest days, after all that it learned."""
         newest = self.covered - self.request.rules.rollback_days * DAY_S
@@ -165,17 +214,26 @@ class _Settling:
         learned = [until for name, until in scope.training_ends if name == self.request.params.name]
         return max(newest, *learned) if learned else newest
 
-    def _measure_losses(
-        self, champion: str, tables: Mapping[Path, EpisodeTable], owners: Ints
-    ) -> dict[str, Any]:
-        """Measure by day how good the forecasts of the champion and of `quantile` were."""
+    def _measure_champion(
+        self,
+        champion: str,
+        tables: Mapping[Path, EpisodeTable],
+        owners: Ints,
+        settled: _Settled,
+    ) -> ModelUse:
+        """Measure at how many hand-overs the champion was asked, and by day how good its forecasts
+        and those of `quantile` were; keep both in `settled`."""
         policies = {
             CHAMPION: registry.load_model(champion, self.request.models),
             _QUANTILE: registry.get_policy(_QUANTILE),
         }
-        losses = {
-            role: np.concatenate([measure_losses(table, policy) for table in tables.values()])
+        measured = {
+            role: [measure_forecasts(table, policy) for table in tables.values()]
             for role, policy in policies.items()
+        }
+        losses = {
+            role: np.concatenate([forecasts.loss_h for forecasts in parts])
+            for role, parts in measured.items()
         }
         days = DayLosses.from_forecasts(
             start_point=np.concatenate([table.start_point for table in tables.values()]),
@@ -184,13 +242,22 @@ class _Settling:
             quantile=losses[_QUANTILE],
             measured_at=self.request.now,
         )
-        return {
+        settled.losses = {
             "champion_model": champion,
             "measured_at": days.measured_at,
             "day": days.day.tolist(),
             "champion": days.champion.tolist(),
             "quantile": days.quantile.tolist(),
         }
+        use = ModelUse.from_obstacles(why for part in measured[CHAMPION] for why in part.obstacles)
+        if use.decides_nothing:
+            says = (
+                f"{champion} is in use, but decides as good as nothing: on the newest days "
+                f"{use.explain()}. The next training learns from these days. You may take the "
+                "model back on the page Admin"
+            )
+            settled.not_asked = {"model": champion, "why": says}
+        return use
 
     def _judge(
         self, names: Mapping[str, str], tables: Mapping[Path, EpisodeTable], owners: Ints

@@ -162,6 +162,19 @@ class ModelPromoter:
         self._take_back(champion, verdict.build_evidence(), why, Decider(), now)
         return True
 
+    def report_not_asked(self, model: str, says: str, now: int) -> None:
+        """Report that the model in use decides nothing: a line in the audit, and a notice. `says`
+        is a sentence with the reason and the remedy."""
+        entry = AuditEntry(
+            at=now, actor=MIRAGE, event="model not asked", detail={"model": model, "why": says}
+        )
+        with self.store.begin() as tx:
+            audit.write_entry(tx, self.cluster_id, entry)
+            enqueue_admin_notice(
+                tx, self.cluster_id, self.channels, NoticeEvent.MODEL_NOT_ASKED, says, now
+            )
+        _log.warning("model not asked", model=model, why=says)
+
     def take_back_champion(self, model: str, *, decider: Decider, now: int) -> None:
         """Take the model out of use; the one before it comes back.
 

@@ -27,6 +27,7 @@ def _serialize_champion(champion: Champion) -> schemas.ChampionView:
         promoted_at=to_optional_instant(champion.promoted_at),
         why=champion.why,
         previous=champion.previous,
+        not_asked=champion.not_asked,
     )
 
 

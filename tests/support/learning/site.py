@@ -25,6 +25,7 @@ from tests.support.episodes.tables import DAY_S, MONDAY
 from tests.support.learning.site_log import build_params, build_site_jobs, write_sacct
 from tests.support.paths import MIGRATIONS
 
+_LOG_DAYS = 60
 SILENT = StudyOutput(lambda _: None, lambda *_: nullcontext(lambda *_: None))
 
 
@@ -34,8 +35,10 @@ class Site:
     store: Store
 
     def log_days(self, days: int) -> None:
-        """Store the accounting of so many days in all."""
-        log = write_sacct(self.folder / "log.txt", build_site_jobs(days))
+        """Store the accounting of so many days in all: the beginning of one and the same log."""
+        until = MONDAY + days * DAY_S
+        jobs = [job for job in build_site_jobs(_LOG_DAYS) if job.submit < until]
+        log = write_sacct(self.folder / "log.txt", jobs)
         with open_trace(log) as trace:
             import_trace(self.store, "lab", trace, lambda _: None)
 

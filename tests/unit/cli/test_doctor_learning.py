@@ -1,6 +1,7 @@
 """What `mirage doctor` says of learning."""
 
 from contextlib import closing
+from pathlib import Path
 from time import time
 
 from mirage.cli.doctor.finding import Severity
@@ -12,6 +13,9 @@ from mirage.database.learning.challenges import ChallengeState
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
+from mirage.policies import registry
+from mirage.policies.models.artefact import GRAPH
+from tests.support.training.committed import save
 
 DAY_S = 86400
 
@@ -86,3 +90,18 @@ def test_a_proposal_waits(settings: Settings) -> None:
     verdict, words = check_learning(settings)
     assert verdict is Severity.WARNING
     assert words.startswith("models/site-cluster/1 waits for an admin since")
+
+
+def test_a_model_in_use_that_is_damaged_is_a_warning(settings: Settings, tmp_path: Path) -> None:
+    run(settings, RunState.DONE)
+    folder = save(tmp_path / "models" / f"site-{settings.cluster.name}" / "1")
+    registry.promote_version(folder)
+    provision = settings.provision.model_copy(update={"models_dir": tmp_path / "models"})
+    with_models = settings.model_copy(update={"provision": provision})
+    assert check_learning(with_models)[0] is Severity.GOOD
+    (folder / GRAPH).write_bytes(b"damaged")
+    registry.promote_version(folder, {"at": 1})  # the card has changed: the model is loaded anew
+    verdict, words = check_learning(with_models)
+    assert verdict is Severity.WARNING
+    assert "decides nothing" in words
+    assert "take it back on the page Admin" in words

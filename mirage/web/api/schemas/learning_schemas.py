@@ -77,6 +77,10 @@ class ChampionView(WireModel):
         description="The model that comes back if it is taken back; null: rules and twin decide.",
         examples=[None],
     )
+    not_asked: str = Field(
+        description="Why it decides nothing, and what to do, in words; empty: it decides.",
+        examples=[""],
+    )
 
 
 class RunView(WireModel):

@@ -1,30 +1,46 @@
 """The looks of several nights: a challenger, its judgement on newer days, and nights cut short."""
 
+import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sqlalchemy import select
 
+from mirage.chains.notices.notices import Channel
+from mirage.config.settings import LearnSettings
 from mirage.database.chains import chains
+from mirage.database.events import audit
 from mirage.database.learning import challenges, learning_runs
 from mirage.database.learning.challenges import ChallengeState
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
+from mirage.database.schema.tables import notices
 from mirage.domain.chain import ChainId, LinkState
 from mirage.errors import InputError
-from mirage.lab.learning import candidates
+from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.learning import candidates, week_tables
+from mirage.lab.learning.nightly_look import read_reason
 from mirage.lab.learning.run_folder import move_folder
+from mirage.lab.learning.settling import settle_models
+from mirage.lab.training.artefact_training import train_artefact
 from mirage.lab.training.trainers import FamilyName
 from mirage.policies import registry
+from mirage.policies.models.artefact import CARD, GRAPH, read_card
 from tests.support.chains import make_chain, make_link
 from tests.support.episodes.tables import DAY_S, MONDAY
-from tests.support.learning.site import Site, open_site
+from tests.support.learning.site import SILENT, Site, open_site
 from tests.support.learning.site_log import LONG_S, build_params
 
 DAYS = 29
+MODEL, WORSE = "models/site-lab/1", "models/site-lab/2"
+UNTRAINED = LearnSettings(every_days=99)
+"""Rules by which a look trains nothing because of days that passed."""
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +52,10 @@ def first_night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
         return folder, site.look(DAYS)
 
 
-@pytest.fixture
-def challenged(
-    first_night: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> Iterator[tuple[Site, str]]:
-    """A copy of that site on which xgboost stands for promotion, whatever came of the night."""
-    folder = tmp_path / "site"
-    shutil.copytree(first_night[0], folder)
+@contextmanager
+def open_copy(night: Path, folder: Path) -> Iterator[Site]:
+    """Open a copy of that site with xgboost as its model 1, whatever came of the night."""
+    shutil.copytree(night, folder)
     with open_site(folder) as site:
         (made,) = (folder / "learn/candidates/xgboost").iterdir()
         for old in site.list_challenges():
@@ -50,11 +63,36 @@ def challenged(
                 challenges.close_challenge(
                     tx, old.id, state=ChallengeState.DROPPED, at=1, evidence={}
                 )
-        move_folder(made, folder / "models/site-lab/1")
-        model = "models/site-lab/1"
+        move_folder(made, folder / MODEL)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def in_use(
+    first_night: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a copy whose model is in use, and what came of the look three weeks later."""
+    folder = tmp_path_factory.mktemp("later") / "site"
+    with open_copy(first_night[0], folder) as site:
+        registry.promote_version(folder / MODEL)
+        site.log_days(DAYS + 22)
+        return folder, site.look(DAYS + 23, rules=UNTRAINED)
+
+
+@pytest.fixture
+def challenged(
+    first_night: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> Iterator[tuple[Site, str]]:
+    """A copy on which the model stands for promotion."""
+    with open_copy(first_night[0], tmp_path / "site") as site:
         with site.store.begin() as tx:
-            challenges.start_challenge(tx, 1, model=model, champion=None, at=MONDAY + DAYS * DAY_S)
-        yield site, model
+            challenges.start_challenge(tx, 1, model=MODEL, champion=None, at=MONDAY + DAYS * DAY_S)
+        yield site, MODEL
+
+
+def copy_tables(source: Path, site: Site) -> None:
+    """Give a site the tables that another one has made of the same log."""
+    shutil.copytree(source / "learn/tables", site.folder / "learn/tables", dirs_exist_ok=True)
 
 
 def test_a_run_ends_by_the_clock_of_its_site(tmp_path: Path) -> None:
@@ -122,12 +160,13 @@ def add_chain(site: Site, user: str, uid: int, day: int, job_id: int) -> None:
 
 
 def test_after_its_time_in_shadow_a_challenger_is_judged_beside_the_rules(
-    challenged: tuple[Site, str],
+    challenged: tuple[Site, str], in_use: tuple[Path, dict[str, Any]]
 ) -> None:
     site, model = challenged
+    copy_tables(in_use[0], site)
     site.log_days(DAYS + 22)
     add_chain(site, "ann", 1001, DAYS + 3, 900_000)
-    document = site.look(DAYS + 23)
+    document = site.look(DAYS + 23, rules=UNTRAINED)
     (sentence,) = document["settled"]
     assert sentence.startswith(f"{model} was judged")
     newest = site.list_challenges()[0]
@@ -139,16 +178,141 @@ def test_after_its_time_in_shadow_a_challenger_is_judged_beside_the_rules(
 
 
 def test_the_model_in_use_is_judged_when_a_new_week_can_be_replayed(
-    challenged: tuple[Site, str],
+    in_use: tuple[Path, dict[str, Any]],
 ) -> None:
+    folder, document = in_use
+    (sentence,) = document["settled"]
+    assert sentence.startswith(f"{MODEL} stays in use"), document
+    assert document["not_asked"] is None
+    with open_site(folder) as site:
+        assert site.look(DAYS + 24, rules=UNTRAINED)["settled"] == []
+
+
+def test_a_challenger_that_was_promoted_by_hand_is_not_judged(challenged: tuple[Site, str]) -> None:
     site, model = challenged
     registry.promote_version(site.folder / model)
-    site.log_days(DAYS + 22)
-    document = site.look(DAYS + 23)
-    assert any(s.startswith(f"{model} stays in use") for s in document["settled"]), document
+    site.look(DAYS + 1, rules=UNTRAINED)
     assert site.list_challenges()[0].state is ChallengeState.PROMOTED
-    again = site.look(DAYS + 24)
-    assert again["settled"] == []
+
+
+@pytest.fixture(scope="module")
+def shuffled(
+    first_night: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a model that has learned from shuffled outcomes: the hand-over of the shortest
+    wait has that of the longest, and so on. Its card has the figures of the honest model."""
+    folder = tmp_path_factory.mktemp("shuffled")
+    tables = {}
+    for path in sorted((first_night[0] / "learn/tables").glob("*/*/*-W??.npz")):
+        table = EpisodeTable.load(path)
+        by_wait = np.argsort(table.outcome_s[:, -1], kind="stable")
+        table.outcome_s[by_wait] = table.outcome_s[by_wait[::-1]]
+        tables[folder / path.parent.name / path.name] = table
+    for path, table in tables.items():
+        week_tables.save_with_twin(table, path)
+    made = folder / WORSE
+    train_artefact(
+        candidates.build_request(FamilyName.XGBOOST, tables, made, is_final=False, note=""), SILENT
+    )
+    (honest,) = (first_night[0] / "learn/candidates/xgboost").iterdir()
+    change_card(made, **{name: read_card(honest)[name] for name in ("metrics", "judged")})
+    return made
+
+
+@pytest.fixture
+def later(in_use: tuple[Path, dict[str, Any]], tmp_path: Path) -> Iterator[Site]:
+    """A copy of the site whose model is in use, before the look of that night."""
+    shutil.copytree(in_use[0], tmp_path / "site")
+    with open_site(tmp_path / "site") as site:
+        (site.folder / "learn/settled.json").unlink()
+        yield site
+
+
+def change_card(folder: Path, **fields: Any) -> None:
+    (folder / CARD).write_text(json.dumps(read_card(folder) | fields))
+
+
+def test_a_model_of_shuffled_labels_is_taken_back_within_the_hand_overs_that_the_docs_say(
+    later: Site, shuffled: Path
+) -> None:
+    """docs/admin/learning.md: some 200 hand-overs."""
+    shutil.copytree(shuffled, later.folder / WORSE)
+    registry.promote_version(later.folder / WORSE)
+    document = later.look(DAYS + 23, rules=UNTRAINED)
+    (sentence,) = document["settled"]
+    assert sentence.startswith(f"{WORSE} is taken back: it costs more")
+    assert document["not_asked"] is None
+    (challenge,) = [c for c in later.list_challenges() if c.model == WORSE]
+    assert challenge.state is ChallengeState.ROLLED_BACK
+    (figures,) = challenge.evidence["taken_back"]["against"].values()
+    assert figures["difference_h_ci"][0] > 0
+    assert figures["handovers"] <= 200
+    assert registry.find_promoted_version(later.folder / "models/site-lab") == "1"
+    assert read_card(later.folder / WORSE)["why"].startswith("worse than ")
+    assert "model taken back" in list_events(later)
+
+
+def test_forecasts_that_left_their_band_are_a_reason_to_learn_before_the_time_is_over(
+    later: Site,
+) -> None:
+    """The model in use forecasts a year at each hand-over."""
+    forecast = read_card(later.folder / MODEL)["forecast"]
+    year = {"shift": [9.0] * len(forecast["shift"]), "shift_by_nodes": {}}
+    change_card(later.folder / MODEL, forecast=forecast | year)
+    never = LearnSettings(promote="never", every_days=99)
+    request = later.build_request(DAYS + 23, rules=never)
+    assert read_reason(request).text.startswith("the next training is due")
+    (sentence,) = settle_models(request, SILENT)
+    assert sentence.startswith(f"{MODEL} stays in use: it costs more")
+    reason = read_reason(request)
+    assert reason.is_due
+    assert reason.text == "pinball left its band: worse than quantile on 14 of the newest 14 days"
+
+
+def test_a_model_in_use_that_is_never_asked_is_told_once(later: Site) -> None:
+    """Its card says that it has learned from other numbers than those of this site."""
+    high = read_card(later.folder / MODEL)["seen"]["high"]
+    far = [value + 9 for value in high]
+    change_card(later.folder / MODEL, seen={"low": far, "high": far})
+    looks = [
+        later.look(DAYS + day, rules=UNTRAINED, channels=(Channel.ADMINS,)) for day in (23, 24)
+    ]
+    (sentence,) = looks[0]["settled"]
+    assert sentence.startswith(f"{MODEL} stays in use")
+    assert "it was asked at 0 of 168 hand-overs, and the twin or a rule decided" in sentence
+    for look in looks:
+        assert look["not_asked"]["model"] == MODEL
+        assert "is far from all that the model has learned from" in look["not_asked"]["why"]
+    assert list_events(later).count("model not asked") == 1
+    assert list_notices(later) == ["model-not-asked"]
+
+
+def test_a_damaged_model_in_use_is_told_and_learning_goes_on(
+    challenged: tuple[Site, str], in_use: tuple[Path, dict[str, Any]]
+) -> None:
+    """The challenger is judged against what decides in place of the damaged one."""
+    site, model = challenged
+    shutil.copytree(site.folder / model, site.folder / WORSE)
+    registry.promote_version(site.folder / WORSE)
+    (site.folder / WORSE / GRAPH).write_bytes(b"damaged")
+    copy_tables(in_use[0], site)
+    site.log_days(DAYS + 22)
+    document = site.look(DAYS + 23, rules=UNTRAINED, channels=(Channel.ADMINS,))
+    (sentence,) = document["settled"]
+    assert sentence.startswith(f"{model} was judged")
+    assert document["not_asked"]["why"].startswith(f"{WORSE} is in use, but decides nothing: ")
+    assert "is not the file that card.json describes" in document["not_asked"]["why"]
+    assert list_notices(site).count("model-not-asked") == 1
+
+
+def list_events(site: Site) -> list[str]:
+    with site.store.read() as tx:
+        return [entry.event for entry in audit.list_entries(tx, 1, limit=99)]
+
+
+def list_notices(site: Site) -> list[str]:
+    with site.store.read() as tx:
+        return list(tx.execute(select(notices.c.event)).scalars())
 
 
 def test_a_fault_is_kept_and_the_next_look_goes_on(tmp_path: Path) -> None:

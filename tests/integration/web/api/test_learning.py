@@ -12,6 +12,7 @@ from mirage.database.learning.challenges import ChallengeState
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.schema.engine import Store
 from mirage.policies import registry
+from mirage.policies.models.artefact import GRAPH
 from mirage.provision.learning.model_promoter import PromotionMode
 from mirage.web.api.app import ApiContext
 from tests.support.api.running import NOW, Client
@@ -138,6 +139,32 @@ def test_what_is_in_use_is_taken_back(client: Client, model: str) -> None:
     assert answer.json()["champion"] is None
     assert answer.json()["challenges"][0]["state"] == "rolled-back"
     assert put(client, CHAMPION, model, "rolled-back").status_code == 409
+
+
+def test_a_model_in_use_that_decides_nothing_says_why(
+    client: Client, store: Store, cluster_id: int, context: ApiContext, model: str
+) -> None:
+    assert context.models_dir is not None
+    folder = registry.resolve_folder(model, context.models_dir)
+    registry.promote_version(folder)
+    assert read(client)["champion"]["not_asked"] == ""
+    for number, about in enumerate((model, "models/site-other/1")):
+        not_asked = {"model": about, "why": "it was asked at 0 of 9 hand-overs"}
+        with store.begin() as tx:
+            run_id = learning_runs.begin_run(tx, cluster_id, at=NOW + number, reason="")
+            learning_runs.finish_run(
+                tx,
+                run_id,
+                at=NOW + number,
+                state=RunState.NOTHING_TO_DO,
+                document={"not_asked": not_asked},
+            )
+        expected = not_asked["why"] if about == model else ""
+        assert read(client)["champion"]["not_asked"] == expected
+    (folder / GRAPH).write_bytes(b"damaged")
+    registry.promote_version(folder, {"at": NOW})  # the card has changed: the model is loaded anew
+    says = read(client)["champion"]["not_asked"]
+    assert says.startswith(f"{model} is in use, but decides nothing: ")
 
 
 @pytest.mark.usefixtures("proposed")
