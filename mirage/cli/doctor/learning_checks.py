@@ -16,6 +16,8 @@ from mirage.service import database_setup
 from mirage.web.formatting import format_day
 
 _TIMER = "timer"
+_UNFINISHED = 3
+"""So many runs in a row that come to no end are too many: each goes on for 36 hours at most."""
 _LATE_S = 2 * DAY_S
 """Runs are looks of each night: two nights without one are too many."""
 
@@ -29,7 +31,7 @@ def check_learning(settings: Settings) -> tuple[Severity, str]:
         ids = {name: number for number, name in clusters.list_cluster_names(tx).items()}
         cluster_id = ids.get(settings.cluster.name, 0)
         watched_since = queue_sums.find_first_taken_at(tx, cluster_id)
-        runs = learning_runs.read_runs(tx, cluster_id, most=1)
+        runs = learning_runs.read_runs(tx, cluster_id, most=_UNFINISHED)
         challenge = challenges.find_standing_challenge(tx, cluster_id)
     if not runs:
         return _judge_absence("no run of learning yet", watched_since, settings, now)
@@ -41,6 +43,11 @@ def check_learning(settings: Settings) -> tuple[Severity, str]:
         return Severity.WARNING, (
             f"{challenge.model} waits for an admin since {format_day(challenge.judged_at or now)} "
             "UTC: promote or decline it on the page Admin"
+        )
+    if [run.state for run in runs] == [RunState.INTERRUPTED] * _UNFINISHED:
+        return Severity.WARNING, (
+            f"{sentence} None of the last {_UNFINISHED} runs was finished: give them more time "
+            "(learn.budget_h), or see whether their jobs wait in Slurm"
         )
     return _judge_absence(sentence, last.begun_at, settings, now)
 
