@@ -27,7 +27,7 @@ from mirage.judging.challenge import (
     judge_champion,
 )
 
-YEAR_DAYS, SHADOW_DAYS, ROLLBACK_DAYS = 365, 14, 21
+YEAR_DAYS, SHADOW_DAYS, ROLLBACK_DAYS, LOOK_DAYS = 365, 14, 21, 7
 HANDOVERS_A_DAY = (8.0, 3.0, 1.0, 0.5, 0.3, 0.1, 0.1, 0.05, 0.05)
 """Mean hand-overs a day of each owner; the first are the sample's, which come each day."""
 QUANTILE = "quantile"
@@ -86,12 +86,13 @@ def play_challengers(
 
 
 def play_champion(seed: int, *, loss_h: float, noise: Noise, days: int = 120) -> int | None:
-    """Play a champion that is dearer than the rule by `loss_h` in truth, judged each night.
+    """Play a champion that is dearer than the rule by `loss_h` in truth. It is judged whenever a
+    week more can be replayed.
 
     Returns the day on which it was taken back; None: it was not.
     """
     drawn = noise.draw_days(np.random.default_rng(seed), days)
-    for day in range(1, days + 1):
+    for day in range(LOOK_DAYS, days + 1, LOOK_DAYS):
         newest = (drawn[1] < day * DAY_S) & (drawn[1] >= (day - ROLLBACK_DAYS) * DAY_S)
         outcomes = _build_outcomes(drawn[:, newest], -loss_h, CHAMPION, QUANTILE)
         if judge_champion(outcomes).is_worse:
@@ -137,7 +138,7 @@ def main() -> None:
             rows.append({"what": "promoted in a year", "span": span, "h": gain_h, **figures})
         for loss_h in (0.0, 0.5, 1.0, 2.0, 4.0):
             worse = partial(play_champion, loss_h=loss_h, noise=noise)
-            figures = _summarize([worse(seed) for seed in range(options.years // 4)])
+            figures = _summarize([worse(seed) for seed in range(options.years // 5)])
             rows.append({"what": "taken back in 120 days", "span": span, "h": loss_h, **figures})
     if options.json:
         print(json.dumps(rows))

@@ -18,6 +18,8 @@ _SERVICE = (0, 1, 2, 5)
 _LOCAL = (0, 1, 2)
 _DATABASE = (0, 1, 2, 4)
 _LONG = (*_LOCAL, 130)
+_BLOCKS = (*_LOCAL, 3, 130)
+"""Of a command that has --executor slurm."""
 
 _SHOWN = (
     "Times are in this host's time zone. In --json times are RFC 3339 in UTC, and durations are "
@@ -130,7 +132,7 @@ MANUAL: dict[str, HelpEntry] = {
                 "--every 6h --partition gpu --from 2026-02-01 --out e.npz",
             ),
         ),
-        _LONG,
+        _BLOCKS,
         _TRACE,
     ),
     "train": HelpEntry(
@@ -141,7 +143,7 @@ MANUAL: dict[str, HelpEntry] = {
                 "mirage train dqn e.npz --encoder transformer --seed 7 --out models/agent/1",
             ),
         ),
-        _LONG,
+        _BLOCKS,
         _COSTS,
     ),
     "models list": HelpEntry((("", "mirage models list"),), _LOCAL),
@@ -174,7 +176,7 @@ MANUAL: dict[str, HelpEntry] = {
             ("learn now, within half an hour", "mirage learn --now --budget 30m"),
             ("the verdict as JSON", "mirage learn --json"),
         ),
-        (*_DATABASE, 130, 143),
+        (*_LOCAL, 3, 4, 130, 143),
         f"{_COSTS} --budget is a span such as 2h or 30m.",
     ),
     "evaluate": HelpEntry(
@@ -222,7 +224,7 @@ MANUAL: dict[str, HelpEntry] = {
                 "--partition gpu --nodes 4 --time-limit 48:00:00 --json",
             ),
         ),
-        (*_LONG, 143),
+        (*_BLOCKS, 143),
         _COSTS,
     ),
     "db upgrade": HelpEntry(

@@ -122,7 +122,7 @@ def explain_run(run: LearningRun) -> str:
         case RunState.FAILED:
             return f"it failed: {error or 'nobody knows why'}"
         case RunState.INTERRUPTED:
-            return "it was interrupted; the next run goes on from there"
+            return str(sentence or "The run was interrupted, and the next run goes on.")
         case RunState.NOTHING_TO_DO:
             return str(sentence or "there was no reason to learn")
     return str(sentence or "it ended")

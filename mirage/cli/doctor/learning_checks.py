@@ -16,6 +16,8 @@ from mirage.service import database_setup
 from mirage.web.formatting import format_day
 
 _TIMER = "timer"
+_UNFINISHED = 3
+"""So many runs in a row that come to no end are too many: each goes on for 36 hours at most."""
 _LATE_S = 2 * DAY_S
 """Runs are looks of each night: two nights without one are too many."""
 
@@ -43,6 +45,12 @@ def check_learning(settings: Settings) -> tuple[Severity, str]:
         return Severity.WARNING, (
             f"{challenge.model} waits for an admin since {format_day(challenge.judged_at or now)} "
             "UTC: promote or decline it on the page Admin"
+        )
+    newest = [run.state for run in status.runs[:_UNFINISHED]]
+    if newest == [RunState.INTERRUPTED] * _UNFINISHED:
+        return Severity.WARNING, (
+            f"{sentence} None of the last {_UNFINISHED} runs was finished: give them more time "
+            "(learn.budget_h), or see whether their jobs wait in Slurm"
         )
     return _judge_absence(sentence, last.begun_at, settings, now)
 

@@ -22,6 +22,7 @@ from mirage.cli.ui.compile_notice import warn_if_compiling
 from mirage.cli.ui.learning_text import print_document
 from mirage.cli.ui.signals import end_like_ctrl_c
 from mirage.cli.ui.study_output import TERMINAL
+from mirage.errors import ConfigError
 from mirage.lab.training.trainers import FamilyName
 
 if TYPE_CHECKING:
@@ -93,13 +94,15 @@ def learn_from_history(
     then decides in shadow beside the others, and may be proposed after two weeks.
     docs/admin/learning.md says what is proposed when, and what a run costs.
 
-    Nothing that Mirage does on the cluster changes by this command alone.
+    The command puts a model in use only with learn.promote = "auto". Otherwise an admin promotes
+    the model on the page Admin. A model in use that costs more than the rules is taken back, unless
+    learn.promote is "never".
 
     A run that is interrupted, or whose time is over, goes on when the command is run again. Two
     runs never go on at once.
 
     The exit code is 0 if there is nothing to learn, or too little history. It is 2 if the cluster
-    file does not fit, or if packages are missing.
+    file does not fit, if packages are missing, or if the account is not the service's.
     """
     from mirage.lab.learning.nightly_look import plan_learning, run_learning
     from mirage.lab.tables.table_plan import count_cores
@@ -111,6 +114,7 @@ def learn_from_history(
     warn_if_compiling()
     with end_like_ctrl_c():
         if not dry_run:
+            _check_paths(settings, folder)
             prepare_models_folder(settings)
         request = replace(
             _build_request(settings, cluster, folder, budget, blocks),
@@ -135,6 +139,17 @@ def _load_settings(config: Path | None, *, user: bool) -> "Settings":
     if user:
         return own_site.complete_settings(settings_file.load_user_settings(config))
     return settings_file.load_settings(config)
+
+
+def _check_paths(settings: "Settings", folder: Path | None) -> None:
+    """Raise InputError if somebody else could replace what is learned, or if the folders are
+    another account's: files of root's would stop the service's own runs."""
+    from mirage.service import database_setup, path_security
+
+    database_setup.check_path_security(settings)
+    named = folder or settings.learn.folder
+    if named is not None and (fault := path_security.find_fault(named)):
+        raise ConfigError("learn.folder", [fault])
 
 
 def _build_request(

@@ -83,8 +83,8 @@ def submit_array(
     from submitit.helpers import clean_env  # noqa: PLC0415 - an extra
 
     # Jobs get the variables of this process: not those of a job that it may run in, and no address
-    # of the database.
-    own = [name for name in os.environ if name.startswith("MIRAGE_")]
+    # or password of the database, which libpq reads from PG*.
+    own = [name for name in os.environ if name.startswith(("MIRAGE_", "PG"))]
     kept = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
     executor = _create_executor(folder, settings)
     executor.update_parameters(**build_parameters(settings, comment, gpus))

@@ -25,6 +25,7 @@ from mirage.errors import InputError, MirageError
 from mirage.lab.blocks.block_executor import MakerFactory
 from mirage.lab.blocks.block_results import write_result
 from mirage.lab.whole_files import remove_path
+from mirage.service import path_security
 
 INPUT = "input.pickle"
 _SUM = "input.sha256"
@@ -72,13 +73,20 @@ class BlockTask:
 def save_input(folder: Path, create_maker: MakerFactory[Any]) -> Path:
     """Save the common input in the folder of its work, below `folder`, and return that folder.
 
-    Raises InputError if it cannot be written.
+    Raises InputError if it cannot be written, or if somebody else could replace it.
     """
-    _remove_old_works(folder)
     work = folder / f"{_PREFIX}{_compute_key(create_maker)}"
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # It names users, whom PrivateData may hide from others.
-        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work.mkdir(mode=0o700, exist_ok=True)
+        # Jobs run what is pickled there. Its name can be told, so somebody may have made it before.
+        if fault := path_security.find_fault(work):
+            raise InputError(
+                f"slurm.folder holds what jobs run under your account, and {fault}. Name a folder "
+                "that is yours, in and above which nobody else may write"
+            )
+        _remove_old_works(folder)
         (work / "results").mkdir(exist_ok=True)
         if not _has_whole_input(work):
             pickled = pickle.dumps(create_maker)
@@ -133,5 +141,5 @@ def load_input(work: Path) -> MakerFactory[Any]:
     """Load the common input. Raises OSError if it is not the one that was saved."""
     if not _has_whole_input(work):
         raise OSError(f"{work / INPUT} is not what was saved there")
-    create_maker: MakerFactory[Any] = pickle.loads((work / INPUT).read_bytes())  # noqa: S301 - its sum is compared
+    create_maker: MakerFactory[Any] = pickle.loads((work / INPUT).read_bytes())  # noqa: S301 - nobody else could write it (save_input)
     return create_maker

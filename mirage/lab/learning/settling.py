@@ -2,6 +2,7 @@
 comes of it."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mirage.database.chains import chains
+from mirage.database.chains.chains import HandoverRow
 from mirage.database.jobs import job_history
 from mirage.database.learning.challenges import Challenge
 from mirage.domain.arrays import Ints
@@ -43,7 +45,7 @@ from mirage.policies.registry import AUTO
 from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMode
 
 MOST_HANDOVERS = 1000
-"""Of the site's own hand-overs so many, the newest ones, are replayed."""
+"""Of the site's own hand-overs so many are replayed."""
 _SETTLED = "settled.json"
 _SCRATCH = "settle-"
 _QUANTILE = RULES[1]
@@ -332,13 +334,35 @@ class _Settling:
         uid by the predecessor's start."""
         with self.request.store.read() as tx:
             rows = chains.list_handovers(tx, self.promoter.cluster_id, since)
-        own: dict[ChainShape, dict[int, int]] = {shape: {} for shape in self.shapes}
-        alike = {(s.partition, s.nodes, s.time_limit_s): s for s in self.shapes}
-        for chain, link, _ in rows[-MOST_HANDOVERS:]:
-            shape = alike.get((link.partition, link.nodes, link.time_limit_s or 0))
-            if shape is not None and since <= (link.start or 0) < self.covered:
-                own[shape][link.start or 0] = chain.uid
-        return own
+        return select_own_handovers(rows, self.shapes, since=since, until=self.covered)
+
+
+def select_own_handovers(
+    rows: Sequence[HandoverRow],
+    shapes: Sequence[ChainShape],
+    *,
+    since: int,
+    until: int,
+    most: int = MOST_HANDOVERS,
+) -> dict[ChainShape, dict[int, int]]:
+    """Select the hand-overs of these shapes whose predecessor began within [since, until), at most
+    `most`: the owner's uid by the predecessor's start.
+
+    Of more, each owner's newest are taken in turn, so that nobody's chains displace the others'.
+    """
+    alike = {(s.partition, s.nodes, s.time_limit_s): s for s in shapes}
+    turns = Counter[int]()
+    fitting: list[tuple[int, ChainShape, int, int]] = []
+    for chain, link, _ in reversed(rows):
+        shape = alike.get((link.partition, link.nodes, link.time_limit_s or 0))
+        if shape is not None and since <= (link.start or 0) < until:
+            turns[chain.uid] += 1
+            fitting.append((turns[chain.uid], shape, link.start or 0, chain.uid))
+    fitting.sort(key=lambda row: row[0])
+    own: dict[ChainShape, dict[int, int]] = {shape: {} for shape in shapes}
+    for _, shape, start, uid in fitting[:most]:
+        own[shape][start] = uid
+    return own
 
 
 def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -289,6 +290,28 @@ def test_one_run_goes_on_at_a_time(tmp_path: Path, log: str) -> None:
     assert answer.code == 1
     assert "another run of learning goes on, process 4711" in answer.err
     assert list_runs(folder) == []
+
+
+def test_folders_of_another_account_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to somebody else")
+    folder = make_site(tmp_path / "site")
+    shutil.chown(folder / "state", "nobody")
+    answer = mirage(folder, "learn")
+    assert answer.code == 2
+    assert "state belongs to nobody, not to root" in answer.err
+    assert not (folder / "state" / "learn").exists()
+
+
+def test_a_folder_in_which_others_may_write_is_not_learned_in(tmp_path: Path) -> None:
+    folder = make_site(tmp_path / "site")
+    named = tmp_path / "named"
+    named.mkdir()
+    named.chmod(0o777)
+    answer = mirage(folder, "learn", "--folder", str(named))
+    assert answer.code == 2
+    assert f"learn.folder: others may write in {named}: run `chmod go-w {named}`" in answer.err
+    assert list(named.iterdir()) == []
 
 
 def wait_for_end(process: subprocess.Popen[str]) -> Answer:

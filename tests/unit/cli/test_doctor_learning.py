@@ -63,6 +63,17 @@ def test_a_run_that_failed_says_why(settings: Settings) -> None:
     assert words.endswith("it failed: the disk is full")
 
 
+def test_runs_that_come_to_no_end_are_said_with_the_reason(settings: Settings) -> None:
+    for hours_ago in (20, 16):
+        run(settings, RunState.INTERRUPTED, days_ago=hours_ago / 24)
+    assert check_learning(settings)[0] is Severity.GOOD, "the next one goes on"
+    run(settings, RunState.INTERRUPTED, days_ago=0.5)
+    verdict, words = check_learning(settings)
+    assert verdict is Severity.WARNING
+    assert "nothing was better" in words
+    assert "None of the last 3 runs was finished" in words
+
+
 def test_a_run_that_went_well_is_told_and_one_of_last_week_is_too_old(settings: Settings) -> None:
     run(settings, RunState.DONE)
     verdict, words = check_learning(settings)

@@ -50,6 +50,7 @@ def test_an_array_makes_what_this_process_makes_and_leaves_nothing_behind(
     head: Head, slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MIRAGE_DATABASE_URL", "postgresql://secret")
+    monkeypatch.setenv("PGPASSWORD", "secret")
     monkeypatch.setenv("SLURM_JOB_ID", "the job of the head")
     monkeypatch.setenv("SLURM_CONF", "/opt/slurm.conf")
     blocks = text_blocks.list_blocks(tmp_path / "made", 3)
@@ -58,7 +59,9 @@ def test_an_array_makes_what_this_process_makes_and_leaves_nothing_behind(
     assert head.points == 9
     assert slurm.list_submitted() == [3]
     assert list(head.shared.iterdir()) == []
-    names = set(re.findall("^((?:MIRAGE|SLURM)_[A-Z_]*)=", slurm.read_environment(), re.MULTILINE))
+    names = set(
+        re.findall("^((?:MIRAGE_|PG|SLURM_)[A-Z_]*)=", slurm.read_environment(), re.MULTILINE)
+    )
     assert names == {"SLURM_CONF"}
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [p.name for p in blocks]
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mirage.errors import InputError
 from mirage.lab.blocks import block_task
 from mirage.lab.blocks.block_task import BlockTask
 from tests.support.blocks.text_blocks import TextMaker
@@ -36,6 +38,33 @@ def test_an_input_that_was_changed_is_not_run(tmp_path: Path) -> None:
     (work / block_task.INPUT).write_bytes(b"something else")
     with pytest.raises(OSError, match="not what was saved"):
         block_task.load_input(work)
+
+
+def test_a_folder_in_which_others_may_write_is_refused_before_a_job_runs_what_lies_there(
+    tmp_path: Path,
+) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(InputError, match=f"others may replace .* may write in {open_to_all}"):
+        block_task.save_input(open_to_all, MAKER)
+    work = block_task.save_input(tmp_path / "own", MAKER)
+    work.chmod(0o777)
+    with pytest.raises(InputError, match=f"others may write in {work}: run `chmod go-w"):
+        block_task.save_input(tmp_path / "own", MAKER)
+
+
+def test_where_anybody_may_make_folders_another_users_work_is_not_taken_over(
+    tmp_path: Path,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a folder for somebody else")
+    tmp_path.chmod(0o1777)
+    work = block_task.save_input(tmp_path, MAKER)
+    assert block_task.save_input(tmp_path, MAKER) == work, "each may have one of their own"
+    shutil.chown(work, "nobody")
+    with pytest.raises(InputError, match="belongs to nobody"):
+        block_task.save_input(tmp_path, MAKER)
 
 
 def test_a_work_that_nobody_goes_on_with_is_removed(tmp_path: Path) -> None:
