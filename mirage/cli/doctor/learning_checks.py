@@ -11,7 +11,7 @@ from mirage.database.learning.challenges import ChallengeState
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
 from mirage.domain.time_units import DAY_S
-from mirage.reports.learning_status import explain_run, read_learning_status
+from mirage.reports.learning_status import LearningStatus, explain_run, read_learning_status
 from mirage.service import database_setup
 from mirage.web.formatting import format_day
 
@@ -37,6 +37,11 @@ def check_learning(settings: Settings) -> tuple[Severity, str]:
         return Severity.WARNING, status.champion.not_asked
     if not status.runs:
         return _judge_absence("no run of learning yet", watched_since, settings, now)
+    return _judge_runs(status, settings, now)
+
+
+def _judge_runs(status: LearningStatus, settings: Settings, now: int) -> tuple[Severity, str]:
+    """Judge the newest runs and the challenger."""
     last, challenge = status.runs[0], status.challenger
     sentence = f"the last run began {format_day(last.begun_at, now)} UTC: {explain_run(last)}"
     if last.state is RunState.FAILED:
