@@ -171,7 +171,7 @@ class HomeSite:
         shutil.rmtree(kept, ignore_errors=True)
         os.replace(part, kept)
         shapes = read_json(request.folder.path / "shapes.json")
-        verdict = {"now": now, "champion": request.champion, "shapes": shapes} | document
+        verdict = document | {"now": now, "champion": request.champion, "shapes": shapes}
         write_json(self._get_look(now), verdict)
 
     def _build_request(self, store: Store, now: int) -> LearnRequest:
