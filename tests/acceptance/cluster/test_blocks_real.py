@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,15 @@ def find_processes(job: str) -> list[int]:
     return [pid for _, pid in sorted(found)]
 
 
-def start_head(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a command that waits for blocks whose jobs wait for the file `gate`."""
+@contextmanager
+def running_head(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command that waits for blocks whose jobs wait for the file `gate`."""
     words = [sys.executable, "-m", __name__, "gated", str(folder)]
-    return subprocess.Popen(words, cwd=CHECKOUT, start_new_session=True)
+    with subprocess.Popen(words, cwd=CHECKOUT, start_new_session=True) as head:
+        try:
+            yield head
+        finally:
+            head.kill()
 
 
 def make_gated(folder: Path) -> None:
@@ -112,17 +118,19 @@ def make_gated(folder: Path) -> None:
 def test_a_node_is_killed_in_the_middle_and_its_blocks_are_made_elsewhere(
     testbed: Testbed, folder: Path
 ) -> None:
-    head = start_head(folder)
-    testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
-    job, node = list_tasks(testbed)[0].split()
-    lost = find_processes(job)
-    assert len(lost) > 1, "the step's daemon, and the script"
-    for pid in (testbed.daemons()[f"slurmd-{node}"], *lost):
-        os.kill(pid, signal.SIGKILL)
-    down = ["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed by a test"]
-    testbed.run(down)
-    (folder / "gate").touch()
-    assert head.wait(timeout=600) == 0
+    with running_head(folder) as head:
+        testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
+        job, node = list_tasks(testbed)[0].split()
+        # Slurm says RUNNING before the node has begun.
+        testbed.wait_until(
+            lambda: len(find_processes(job)) > 1, 120, "the step's daemon, and the script"
+        )
+        for pid in (testbed.daemons()[f"slurmd-{node}"], *find_processes(job)):
+            os.kill(pid, signal.SIGKILL)
+        down = ["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed by a test"]
+        testbed.run(down)
+        (folder / "gate").touch()
+        assert head.wait(timeout=600) == 0
     blocks = text_blocks.list_blocks(folder / "made", BLOCKS)
     IN_THIS_PROCESS.make_blocks(
         text_blocks.begin(), text_blocks.list_blocks(folder / "here", BLOCKS), lambda _: None
@@ -134,10 +142,8 @@ def test_a_node_is_killed_in_the_middle_and_its_blocks_are_made_elsewhere(
 def test_a_head_is_killed_and_the_next_one_goes_on_with_its_array(
     testbed: Testbed, folder: Path
 ) -> None:
-    head = start_head(folder)
-    testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
-    head.send_signal(signal.SIGKILL)
-    head.wait()
+    with running_head(folder):
+        testbed.wait_until(lambda: len(list_tasks(testbed)) == BLOCKS, 120, "the tasks run")
     before = list_tasks(testbed)
     (folder / "gate").touch()
     make(build_executor(folder), text_blocks.begin(gate=f"{folder}/gate"), folder, BLOCKS)
