@@ -109,8 +109,9 @@ def _read_not_asked(model: str, runs: Sequence[LearningRun]) -> str:
     """Return what the newest look said of the model in use if it decides nothing; else empty."""
     documents = (run.document for run in runs)
     newest = next((d["not_asked"] for d in documents if "not_asked" in d), None)
-    is_about = isinstance(newest, dict) and newest.get("model") == model
-    return str(newest.get("why", "")) if is_about else ""
+    if not isinstance(newest, dict) or newest.get("model") != model:
+        return ""
+    return str(newest.get("why", ""))
 
 
 def explain_run(run: LearningRun) -> str:
