@@ -44,8 +44,9 @@ RELEASE_TESTS ?= $A/cluster/test_contract.py $A/cluster/test_odd_requests_real.p
 	$A/handover/test_plan_real.py $A/handover/test_return_by_costs.py '$A/fidelity/test_fidelity.py::test_plans_are_those_of_squeue_start[age]'
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
-# The parts of on-slurm find them compiled.
+# The parts of on-slurm find these there: make begins a part that waits for something after all others.
 KERNELS ?= kernels
+ROOT_TRIXIE ?= root-trixie
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=3 $(STAMP) compiled $(ROOTS)
@@ -69,8 +70,8 @@ test-newcomer:  ## the first tier alone, as a stranger runs it: a new environmen
 
 # Two real Slurms at a time, what takes longest first: with a third beside them, the clocks are late so often that tests
 # need a second try.
-on-slurm: kernels
-	$(MAKE) KERNELS= --jobs=2 --keep-going test-chains $(ROOTS:root-trixie=test-slurm-24.11) test-plugin test-slurm
+on-slurm: kernels $(ROOTS)
+	$(MAKE) KERNELS= ROOT_TRIXIE= --jobs=2 --keep-going test-chains $(ROOTS:root-trixie=test-slurm-24.11) test-plugin test-slurm
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A --ignore=$A/handover --ignore=$A/slurm_plugin
@@ -81,7 +82,7 @@ test-chains: $(KERNELS)  ## whole chains, and what they win
 test-plugin: $(STAMP)  ## what users touch
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/slurm_plugin
 
-test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
+test-slurm-24.11: $(ROOT_TRIXIE)  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
 	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
