@@ -32,16 +32,6 @@ def explain_cause(chain: Chain) -> str:
     return f"paused: {sentence}{_suggest_next_step(chain, cause)}" if is_paused else sentence
 
 
-def explain_unregistered(style: str | None, max_overlap_s: int) -> str:
-    """Explain a chain that nobody registered: which settings count for it, and why."""
-    overlap = f"an overlap of {max_overlap_s // 60} min at most" if max_overlap_s else "no overlap"
-    return (
-        "Nobody registered this chain: Mirage found it by the comment of its jobs. A setting that "
-        f"the comment lacks has its strictest value: style {style or 'concurrent'}, {overlap}. "
-        "`sbatch --mirage-chain` registers a chain if the service answers."
-    )
-
-
 def explain_risk(at_risk: ChainRisk) -> str:
     """Return what a chain is at risk of, in words."""
     return _RISKS[at_risk.of](at_risk)

@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse
 from mirage.chains import explanations, link_risks
 from mirage.chains.expected_start import read_expected_start
 from mirage.chains.overlap_price import describe_price
+from mirage.config.paths import load_client_module
 from mirage.database.chains import chains, decisions
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
@@ -64,6 +65,7 @@ def show_chain(
         draw_course=forecast_chart.draw_forecast_course,
         get_advice=link_risks.get_advice,
         explanations=explanations,
+        explain_unregistered=load_client_module("command.chain_text").explain_unregistered,
         price_reason=describe_price(chain),
         max_returns=chain.count_allowed_returns(limits.max_returns),
         allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),

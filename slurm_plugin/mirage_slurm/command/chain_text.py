@@ -254,16 +254,21 @@ def describe_unregistered(chain):
     """Describe the settings of a chain that nobody registered, and why they count; yields nothing
     for any other chain."""
     if chain["links_planned"] is None:
-        most_s = chain["max_overlap_s"]
-        yield (
-            "Nobody registered this chain: Mirage found it by the comment of its jobs. A setting that "
-            "the comment lacks has its strictest value: style %s, %s. "
-            "`sbatch --mirage-chain` registers a chain if the service answers."
-            % (
-                chain["style"] or "concurrent",
-                "an overlap of %d min at most" % (most_s // MINUTE_S,) if most_s else "no overlap",
-            )
+        yield explain_unregistered(chain["style"], chain["max_overlap_s"])
+
+
+def explain_unregistered(style, max_overlap_s):
+    """Return which settings count for a chain that nobody registered, and why. Pages say the same."""
+    minutes = max_overlap_s // MINUTE_S if max_overlap_s else 0
+    return (
+        "Nobody registered this chain: Mirage found it by the comment of its jobs. A setting that "
+        "the comment lacks has its strictest value: style %s, %s. "
+        "`sbatch --mirage-chain` registers a chain if the service answers."
+        % (
+            style or "concurrent",
+            "an overlap of %d min at most" % (minutes,) if max_overlap_s else "no overlap",
         )
+    )
 
 
 def format_decision(row):
