@@ -19,6 +19,8 @@ MOST_KEYS = 10_000
 
 If there are more, the limiter forgets the caller that has been silent longest.
 """
+_ROUNDING_S = 1e-6
+"""Sums of seconds are rounded. The last act of a burst is not refused for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class RateLimiter:
             now = self._clock()
             full_at = max(now, self._full_at.get(name, now))
             wait_s = full_at - now - self._burst_s
-            if wait_s > 0:
+            if wait_s > _ROUNDING_S:
                 return wait_s
             self._full_at[name] = full_at + self._interval_s
             self._full_at.move_to_end(name)

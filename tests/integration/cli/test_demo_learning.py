@@ -86,16 +86,16 @@ def test_pins_leave_a_model_nothing_to_decide() -> None:
 
 
 @pytest.mark.slow
-def test_a_demo_learns_from_what_it_watched_and_says_what_came_of_it(tmp_path: Path) -> None:
-    words = "demo --learn --once --json --port 0 --chains 1 --until 2026-01-29"
+def test_a_demo_of_a_day_says_what_it_would_take_to_learn(tmp_path: Path) -> None:
+    words = "demo --learn --once --json --port 0 --chains 1 --until 2026-01-14"
     done = run(*words.split(), cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    night = told["nights"][-1]
+    outcome = json.loads(done.out)
+    (night,) = outcome["nights"]
     assert night["history"]["jobs"] > 0
-    assert [shape["why"].split(",")[0] for shape in night["shapes"]] == [
-        "chains of 2 owner(s) ask for it"
-    ]
-    assert told["sentence"]
-    assert told["before"].keys() == {"reactive", "auto"}
+    assert [shape["name"] for shape in night["shapes"]] == ["batch: 1 node, 7-00:00:00"]
+    assert (night["state"], night["proposed"]) == ("nothing-to-do", None)
+    assert outcome["sentence"] == night["sentence"]
+    assert night["sentence"].startswith("There is too little history to learn from: 8 days")
+    assert (outcome["before"], outcome["after"]) == ({}, {})
     assert not list(tmp_path.glob("mirage-demo-*"))

@@ -64,6 +64,7 @@ def test_a_table_and_who_says_so(client: Client, store: Store, cluster_id: int) 
 
 def test_json_is_the_services(client: Client) -> None:
     shown = run(*WORDS, "--json", url=client.url)
+    assert (shown.code, shown.err) == (0, "")
     answer = json.loads(shown.out)
     assert (answer["source"], answer["nodes"], answer["time_limit_s"]) == (
         "quantile",
@@ -87,7 +88,8 @@ def test_who_shares_an_address_with_many_is_asked_for_a_name(
     )
     with stage.serving(asked) as client:
         shown = [run(*WORDS, "--json", url=client.url) for _ in range(USERS_PER_ADDRESS + 2)]
-    assert [answer.code for answer in shown[:-1]] == [0] * (USERS_PER_ADDRESS + 1)
+    served = [(answer.code, answer.err) for answer in shown[:-1]]
+    assert served == [(0, "")] * (USERS_PER_ADDRESS + 1)
     assert shown[-1].code == 1
     assert "quota.forecasts_per_minute" in shown[-1].err
 

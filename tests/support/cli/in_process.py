@@ -9,6 +9,8 @@ from io import StringIO
 import pytest
 
 from mirage.__main__ import main
+from mirage.config.paths import load_client_module
+from tests.support import patient
 from tests.support.api.running import CLUSTER
 from tests.support.mirage_process import Answer
 
@@ -30,6 +32,7 @@ def run_in_process(*words: str, url: str | None = None, **more: str) -> Answer:
         redirect_stderr(err),
     ):
         patch.setattr(sys, "argv", ["mirage", *words])
+        patch.setattr(load_client_module("client.rest"), "LIMIT_S", patient.PATIENCE_S)
         for name, value in environment(url, **more).items():
             patch.setenv(name, value)
         time.tzset()

@@ -40,6 +40,14 @@ def test_a_burst_and_then_so_many_a_minute() -> None:
     assert taken(rates, "alice") == 5, "what was not used is not saved up beyond the burst"
 
 
+def test_a_burst_is_whole_at_any_instant() -> None:
+    """Seconds since the machine's start have fractions, and sums of them are rounded."""
+    clock = Stopwatch()
+    for instant in range(100):
+        clock.at = instant / 7
+        assert taken(RateLimiter(5, 5, clock), "alice") == 5
+
+
 def test_nobody_uses_up_anothers() -> None:
     rates = RateLimiter(5, 20, Stopwatch())
     assert taken(rates, "alice") == 5
