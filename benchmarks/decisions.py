@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from mirage.chains import link_sync
-from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.config.paths import get_models_dir
 from mirage.database.chains import decisions
 from mirage.database.operations import clusters
 from mirage.database.schema import schema_migrations
@@ -53,6 +53,7 @@ from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.provision.provision_tick import provision_handovers
+from mirage.shipped_files import get_data_dir
 from mirage.simulator.types import Params, SimJob
 
 CHAINS, JOBS, HOURS = 1000, 2600, 20

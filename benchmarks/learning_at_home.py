@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from mirage.config.paths import get_data_dir
 from mirage.config.settings import LearnSettings
 from mirage.database.jobs import job_history
 from mirage.database.operations import clusters
@@ -59,6 +58,7 @@ from mirage.lab.tables.pair_options import parse_instant
 from mirage.lab.training.trainers import FamilyName
 from mirage.policies import registry
 from mirage.policies.registry import AUTO, MODELS
+from mirage.shipped_files import get_data_dir
 from mirage.simulator.types import Params, SimJob
 
 REPOSITORY = Path(__file__).resolve().parents[1]

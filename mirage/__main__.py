@@ -4,9 +4,9 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from mirage.config.paths import load_client_module
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import MirageError
+from mirage.shipped_files import load_client_module
 
 NEWLINE = "\n"
 

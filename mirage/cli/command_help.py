@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 
 grammar = load_client_module("command.grammar")
 EXITS: dict[int, str] = grammar.EXITS

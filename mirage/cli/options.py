@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mirage.config.paths import get_data_dir
 from mirage.errors import InputError
+from mirage.shipped_files import get_data_dir
 
 ConfigOption = Annotated[
     Path | None,

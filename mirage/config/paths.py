@@ -1,48 +1,11 @@
-"""Locates files and addresses.
-
-Files that are not Python lie beside the package in a wheel, else in the checkout. The module
-also has the state directory of a user's own service and the API's port.
-"""
+"""Says where models and the state of a user's own service lie by default, and the API's port."""
 
 import os
-import sys
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
-from mirage.errors import InputError
+from mirage.shipped_files import get_data_dir
 
 DEFAULT_PORT = 6480
-_PACKAGE = Path(__file__).parents[1]
-
-
-def get_data_dir(name: str) -> Path:
-    """Return the path of a shipped folder: migrations, models or slurm_plugin.
-
-    In a checkout all lie beside the package. Else slurm_plugin is what mirage-slurm installed.
-    """
-    installed, in_checkout = _PACKAGE / "_data" / name, _PACKAGE.parent / name
-    if name == "slurm_plugin" and not in_checkout.exists():
-        client = find_spec("mirage_slurm")
-        if client is None or client.origin is None:
-            raise InputError("mirage-slurm is missing: run `pip install mirage-slurm`")
-        return Path(client.origin).resolve().parents[1]
-    return installed if installed.exists() else in_checkout
-
-
-@cache
-def load_client_module(name: str) -> ModuleType:
-    """Load a module of the distribution mirage-slurm by its name below `mirage_slurm`, such as
-    `client.rest`.
-
-    A checkout uses its own copy whatever is installed, since both are changed together.
-    """
-    folder = str(get_data_dir("slurm_plugin"))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return import_module(f"mirage_slurm.{name}")
 
 
 def get_models_dir(configured: Path | None = None, state_dir: Path | None = None) -> Path:
@@ -51,9 +14,9 @@ def get_models_dir(configured: Path | None = None, state_dir: Path | None = None
     came with Mirage."""
     if configured is not None:
         return configured
-    made = [Path("models")] if state_dir is None else [Path("models"), state_dir / "models"]
+    candidates = [Path("models")] if state_dir is None else [Path("models"), state_dir / "models"]
     # os.path: a state directory that is closed to this user is as good as none.
-    return next(filter(os.path.isdir, made), get_data_dir("models"))
+    return next(filter(os.path.isdir, candidates), get_data_dir("models"))
 
 
 def get_user_state_dir() -> Path:

@@ -11,11 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
 from mirage.database.schema.engine import Store, parse_url
 from mirage.errors import ConfigError, InputError, StoreUnavailable
 from mirage.service import path_security
+from mirage.shipped_files import get_data_dir
 
 if TYPE_CHECKING:
     from mirage.database.copying.database_copy import CopyReport

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
 from mirage.errors import InputError
+from mirage.shipped_files import get_data_dir
 
 
 def prepare_models_folder(settings: Settings) -> None:

@@ -8,7 +8,6 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mirage.config.paths import load_client_module
 from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
@@ -27,6 +26,7 @@ from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
 from mirage.reports.slurmctld_load import DiagnosisReader
 from mirage.service.database_setup import open_store
+from mirage.shipped_files import load_client_module
 from mirage.slurm.clients.auth import sack
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.cli.client import SlurmCli

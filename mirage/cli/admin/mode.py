@@ -9,9 +9,9 @@ import typer
 
 from mirage.cli.connection.suggestions import suggest_partitions
 from mirage.cli.options import ConfigOption, JsonOption
-from mirage.config.paths import load_client_module
 from mirage.domain.decision import Mode
 from mirage.errors import InputError, StoreUnavailable
+from mirage.shipped_files import load_client_module
 
 if TYPE_CHECKING:
     from mirage.database.schema.engine import Transaction

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from mirage.cli.connection.suggestions import suggest_chains, suggest_policies
-from mirage.config.paths import load_client_module
 from mirage.errors import InputError
+from mirage.shipped_files import load_client_module
 
 grammar = load_client_module("command.grammar")
 app = typer.Typer()

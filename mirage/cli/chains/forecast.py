@@ -11,10 +11,10 @@ from rich.table import Table
 
 from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.connection.suggestions import suggest_partitions
-from mirage.config.paths import load_client_module
 from mirage.domain.sanitize import escape_unprintable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
 from mirage.errors import InputError, MalformedText, ServiceUnavailable
+from mirage.shipped_files import load_client_module
 
 rest = load_client_module("client.rest")
 instants = load_client_module("command.instants")

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from mirage.config.paths import get_data_dir
 from mirage.errors import MirageError
+from mirage.shipped_files import get_data_dir
 
 app = typer.Typer(name="link")
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 
 _grammar = load_client_module("command.grammar")
 

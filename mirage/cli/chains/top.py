@@ -17,8 +17,8 @@ from rich.text import Text
 
 from mirage.cli.chains.service_options import ServiceJson, Url
 from mirage.cli.ui.terminal import create_console
-from mirage.config.paths import load_client_module
 from mirage.domain.sanitize import escape_unprintable
+from mirage.shipped_files import load_client_module
 
 chain_lookup = load_client_module("client.chain_lookup")
 rest = load_client_module("client.rest")

@@ -13,8 +13,9 @@ from typing import Any
 
 import typer
 
-from mirage.config.paths import get_models_dir, load_client_module
+from mirage.config.paths import get_models_dir
 from mirage.config.policy_names import POLICY_NAMES
+from mirage.shipped_files import load_client_module
 
 rest = load_client_module("client.rest")
 

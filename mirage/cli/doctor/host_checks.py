@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mirage.cli.doctor.finding import Finding, Severity, run_check
-from mirage.config.paths import get_data_dir, load_client_module
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterUnavailable, NotIdentified
 from mirage.service import wiring
+from mirage.shipped_files import get_data_dir, load_client_module
 from mirage.slurm.clients.auth import munge, sack
 
 SYSTEMD = Path("/run/systemd/system")

@@ -11,7 +11,6 @@ from mirage.cli.doctor.finding import Finding, Severity, run_check
 from mirage.cli.doctor.learn_schedule_checks import check_schedule
 from mirage.cli.doctor.learning_checks import check_learning
 from mirage.config import settings as settings_file
-from mirage.config.paths import load_client_module
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
 from mirage.database.operations.demotions import read_demotions
@@ -20,6 +19,7 @@ from mirage.policies.auto_policy import AutoPolicy
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.provision.control import kill_switch
 from mirage.service import database_setup, wiring
+from mirage.shipped_files import load_client_module
 from mirage.simulator.slurm_release import describe_planner, is_unchecked
 
 _SLURM = "Slurm"

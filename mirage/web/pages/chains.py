@@ -8,12 +8,12 @@ from fastapi.responses import RedirectResponse
 from mirage.chains import explanations, link_risks
 from mirage.chains.expected_start import read_expected_start
 from mirage.chains.overlap_price import describe_price
-from mirage.config.paths import load_client_module
 from mirage.database.chains import chains, decisions
 from mirage.domain import script_turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
 from mirage.provision.control import limit_overrides
 from mirage.reports import chain_timeline as timelines
+from mirage.shipped_files import load_client_module
 from mirage.web import decision_text
 from mirage.web.charts import chain_charts, forecast_chart
 from mirage.web.pages.page_context import HEADERS, CurrentPage, PageContext

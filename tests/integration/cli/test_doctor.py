@@ -10,8 +10,8 @@ import pytest
 
 from mirage.cli.doctor import host_checks, learn_schedule_checks
 from mirage.cli.doctor.finding import Finding, Severity
-from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
+from mirage.shipped_files import get_data_dir
 from tests.support.fixtures.sack import FakeSackd
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
 from tests.support.training.committed import save

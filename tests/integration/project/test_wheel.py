@@ -124,7 +124,7 @@ def test_the_source_archive_makes_the_same_wheel(wheel: Path, source: Path, tmp_
 
 def test_all_is_found_in_the_install(installed: Path, tmp_path: Path) -> None:
     program = (
-        "import mirage; from mirage.config.paths import get_data_dir\n"
+        "import mirage; from mirage.shipped_files import get_data_dir\n"
         "print(mirage.__file__, *map(get_data_dir, ('migrations', 'models', 'slurm_plugin')))"
     )
     found = run(installed / "python", "-c", program, cwd=tmp_path).stdout.split()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
 from mirage.errors import InputError
 from mirage.policies import registry, site_models
 from mirage.service import wiring
 from mirage.service.models_folder import prepare_models_folder
+from mirage.shipped_files import get_data_dir
 from tests.support.mirage_process import run
 
 SHIPPED = sorted(path.name for path in get_data_dir("models").iterdir() if path.is_dir())

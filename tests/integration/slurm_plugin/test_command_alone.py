@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm, Link

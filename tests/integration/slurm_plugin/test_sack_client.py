@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import load_client_module
 from mirage.domain.callers.request_signing import build_signed_text
+from mirage.shipped_files import load_client_module
 from tests.support.fixtures.sack import ANYBODY, FakeSackd, run_sackd
 from tests.support.patient import PATIENCE_S
 from tests.support.slurm_plugin.forger import BOB, as_root, folder_of, forging

@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from mirage.__main__ import main
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 from tests.support import patient
 from tests.support.api.running import CLUSTER
 from tests.support.mirage_process import Answer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 
 plugin_path = load_client_module("command.plugin_path")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 
 timeline_rows = load_client_module("command.timeline_rows")
 timeline_text = load_client_module("command.timeline_text")
@@ -161,7 +161,7 @@ def test_a_chain_without_links_draws_nothing() -> None:
 
 PROGRAM = """
 import os
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 screen = load_client_module("command.terminal")
 terminal = screen.find_terminal(os.environ)
 screen.print_line(screen.Line(("x", "bold red"), f" {terminal.ascii_only}"), terminal)

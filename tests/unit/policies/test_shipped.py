@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import get_data_dir
 from mirage.policies import registry
+from mirage.shipped_files import get_data_dir
 
 MODELS = get_data_dir("models")
 SHIPPED = registry.list_model_folders(MODELS)

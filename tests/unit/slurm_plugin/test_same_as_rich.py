@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from mirage.config.paths import load_client_module
+from mirage.shipped_files import load_client_module
 from tests.support.paths import PLUGIN
 
 screen = load_client_module("command.terminal")

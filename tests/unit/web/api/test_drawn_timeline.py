@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mirage.config.paths import load_client_module
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import Presubmit
 from mirage.domain.job import JobState
+from mirage.shipped_files import load_client_module
 from mirage.web.api.app import ApiContext
 from tests.support.api.running import Client, Stage
 from tests.support.provision.slurm_jobs import CHAIN, NOW, ended, register, running, standby, sync
