@@ -54,13 +54,13 @@ def build_parameters(settings: SlurmSettings, comment: str, gpus: int) -> dict[s
         # A task whose node dies is queued again by Slurm itself.
         "additional_parameters": {"requeue": True},
     }
-    wanted = {
+    site_options = {
         "partition": settings.partition,
         "account": settings.account,
         "qos": settings.qos,
         "gpus_per_node": gpus,
     }
-    return parameters | {name: value for name, value in wanted.items() if value}
+    return parameters | {name: value for name, value in site_options.items() if value}
 
 
 def submit_array(
@@ -84,15 +84,15 @@ def submit_array(
 
     # Jobs get the variables of this process: not those of a job that it may run in, and no address
     # or password of the database, which libpq reads from PG*.
-    own = [name for name in os.environ if name.startswith(("MIRAGE_", "PG"))]
-    kept = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
+    own_variables = [name for name in os.environ if name.startswith(("MIRAGE_", "PG"))]
+    kept_variables = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
     executor = _create_executor(folder, settings)
     executor.update_parameters(**build_parameters(settings, comment, gpus))
     try:
         # submitit prints what sbatch says; here it becomes the error.
         with (
-            clean_env(own),
-            environment_variables(**kept),
+            clean_env(own_variables),
+            environment_variables(**kept_variables),
             contextlib.redirect_stderr(io.StringIO()),
         ):
             jobs = executor.submit_array(tasks)

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mirage.lab.blocks.block_executor import (
     BlockMaker,
+    BlockWork,
     MakerFactory,
     Part,
     PointsCallback,
@@ -34,27 +35,19 @@ class LocalProcesses:
     def is_local(self) -> bool:
         return True
 
-    def make_blocks(
-        self,
-        create_maker: MakerFactory[Part],
-        missing_blocks: Mapping[Path, Part],
-        on_points: PointsCallback,
-        *,
-        may_use_gpus: bool = False,  # noqa: ARG002 - processes use what the machine has
-    ) -> None:
-        if not missing_blocks:
+    def make_blocks(self, work: BlockWork[Part], on_points: PointsCallback) -> None:
+        blocks = work.missing_blocks
+        if not blocks:
             return
         if self.processes < 1:
-            maker = create_maker()
-            for path, part in missing_blocks.items():
+            maker = work.create_maker()
+            for path, part in blocks.items():
                 maker.make_block(path, part)
                 on_points(len(part))
             return
-        with _open_pool(create_maker, min(self.processes, len(missing_blocks))) as pool:
+        with _open_pool(work.create_maker, min(self.processes, len(blocks))) as pool:
             # Handed out in the order of time: each process only ever moves its replay forward.
-            futures = [
-                pool.submit(_make_in_worker, path, part) for path, part in missing_blocks.items()
-            ]
+            futures = [pool.submit(_make_in_worker, path, part) for path, part in blocks.items()]
             _gather_results(futures, on_points)
 
 

@@ -4,7 +4,7 @@ command goes on with the arrays that it finds in the queue."""
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mirage.errors import ClusterError, ClusterUnavailable, InputError
 from mirage.lab.blocks import array_submission, block_task
 from mirage.lab.blocks.array_ledger import ArrayLedger
 from mirage.lab.blocks.array_submission import TooManyTasks
-from mirage.lab.blocks.block_executor import MakerFactory, Part, PointsCallback
+from mirage.lab.blocks.block_executor import BlockWork, Part, PointsCallback
 from mirage.lab.blocks.block_results import BlockResult, BrokenResult
 from mirage.lab.blocks.block_task import BlockTask
 from mirage.lab.whole_files import remove_path
@@ -58,25 +58,20 @@ class SlurmArrays:
     def is_local(self) -> bool:
         return False
 
-    def make_blocks(
-        self,
-        create_maker: MakerFactory[Part],
-        missing_blocks: Mapping[Path, Part],
-        on_points: PointsCallback,
-        *,
-        may_use_gpus: bool = False,
-    ) -> None:
+    def make_blocks(self, work: BlockWork[Part], on_points: PointsCallback) -> None:
         """Make each block. Raises InputError if a block cannot be made, BlocksFailed, and
         ClusterRefused if Slurm takes no jobs. Whatever else ends the work leaves the arrays in
         Slurm: the same call goes on with them."""
-        if not missing_blocks:
+        if not work.missing_blocks:
             return
         if self.settings.folder is None:
             raise InputError("slurm.folder is not set")
-        work = block_task.save_input(self.settings.folder.absolute(), create_maker)
-        blocks = {_build_key(path): _Block(path, part) for path, part in missing_blocks.items()}
-        gpus = self.gpus if may_use_gpus else 0
-        run = _ArrayRun(work, blocks, self.settings, gpus, self.warn, on_points)
+        folder = block_task.save_input(self.settings.folder.absolute(), work.create_maker)
+        blocks = {
+            _build_key(path): _Block(path, part) for path, part in work.missing_blocks.items()
+        }
+        gpus = self.gpus if work.may_use_gpus else 0
+        run = _ArrayRun(folder, blocks, self.settings, gpus, self.warn, on_points)
         try:
             run.finish()
         except InputError:
@@ -86,7 +81,7 @@ class SlurmArrays:
             run.report_live()
             raise
         run.cancel_live()
-        block_task.remove_work(work)
+        block_task.remove_work(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +127,11 @@ class _ArrayRun:
 
     def finish(self) -> None:
         """Look until no block is left."""
-        while not self._look():
+        while not self._advance_work():
             time.sleep(self.wait_s)
             self.wait_s = min(_LONGEST_LOOK_S, self.wait_s * 1.5)
 
-    def _look(self) -> bool:
+    def _advance_work(self) -> bool:
         """Take in results, and submit what neither is made nor waits nor runs. Return whether all
         is done."""
         # The queue first: a job that has ended by then has left its result.
@@ -154,13 +149,13 @@ class _ArrayRun:
             self.ledger.settle(submission, array)
         before, self.live = self.live, self.ledger.find_live(tasks)
         self._report_reasons()
-        held = self.live.keys() | self.ledger.list_unsure(time.time())
+        taken_keys = self.live.keys() | self.ledger.list_unsure(time.time())
         # A job that was live a moment ago may have left a result that this host does not see yet.
-        free = [key for key in self.left if key not in held and key not in before]
-        tried_out = [key for key in free if self.ledger.count_tries(key) >= MOST_TRIES]
+        free_keys = [key for key in self.left if key not in taken_keys and key not in before]
+        tried_out = [key for key in free_keys if self.ledger.count_tries(key) >= MOST_TRIES]
         if tried_out and len(tried_out) == len(self.left):
             raise self._make_failure(tried_out)
-        self._submit([key for key in free if key not in tried_out])
+        self._submit([key for key in free_keys if key not in tried_out])
         return False
 
     def _ask_queue(self) -> list[QueuedTask] | None:
@@ -260,14 +255,14 @@ class _ArrayRun:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""  # noqa: PLR2004
         task = self.ledger.find_last_task(keys[0])
         lines = " / ".join(array_submission.read_last_lines(self.work / "tasks", task))
-        told = (
+        explanation = (
             f"The log of job {task} ends: {lines[:600]}."
             if lines
             else f"Job {task} left no log in {self.work / 'tasks'}: is slurm.folder on a file "
             "system that the nodes share?"
         )
         return BlocksFailed(
-            f"{names}{more}: not made by {MOST_TRIES} jobs each. {told} A job that reaches "
+            f"{names}{more}: not made by {MOST_TRIES} jobs each. {explanation} A job that reaches "
             "slurm.time_limit_h or slurm.memory_gib ends so, too. Run the same command again to "
             "try again: what is made is kept"
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
 from mirage.judging.table.pair_settings import PAIR_USER, PairSettings
-from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
+from mirage.lab.blocks.block_executor import BlockExecutor, BlockWork, PointsCallback
 from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.episodes.generation.replay import TraceReplay
 from mirage.simulator.simulator import Simulator
@@ -59,7 +59,8 @@ def make_twin_table(
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
     missing_blocks = {path: rows for path, rows in blocks.items() if not path.exists()}
     on_handovers(len(request.start_point) - sum(map(len, missing_blocks.values())))
-    executor.make_blocks(partial(_TwinBlockMaker, request), missing_blocks, on_handovers)
+    work = BlockWork(partial(_TwinBlockMaker, request), missing_blocks)
+    executor.make_blocks(work, on_handovers)
     forecasts = table_forecasts.join_forecasts([TwinForecasts.load(path) for path in blocks])
     forecasts.save(out)
     shutil.rmtree(folder)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from mirage.lab.blocks.block_executor import BlockExecutor
+from mirage.lab.blocks.block_executor import BlockExecutor, BlockWork
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.training.trainers import AGENTS, TrainingRequest
 from mirage.lab.whole_files import remove_path
@@ -72,13 +72,13 @@ def train_models(
     blocks = {
         request.out: (replace(request, paths=tables, find_models=Path),) for request in requests
     }
+    work = BlockWork(
+        partial(TrainingMaker, train, files),
+        blocks,
+        may_use_gpus=any(request.family in AGENTS for request in requests),
+    )
     with output.show_progress("training", len(requests)) as on_model:
-        executor.make_blocks(
-            partial(TrainingMaker, train, files),
-            blocks,
-            on_model,
-            may_use_gpus=any(request.family in AGENTS for request in requests),
-        )
+        executor.make_blocks(work, on_model)
 
 
 def _read_files(request: TrainingRequest, tables: Sequence[Path]) -> Iterator[tuple[str, bytes]]:

@@ -15,7 +15,7 @@ import pytest
 
 from mirage.config.settings import SlurmSettings
 from mirage.errors import ClusterRefused
-from mirage.lab.blocks.block_executor import BlockExecutor, MakerFactory
+from mirage.lab.blocks.block_executor import BlockExecutor, BlockWork, MakerFactory
 from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.blocks.slurm_arrays import SlurmArrays
 from mirage.lab.episodes.generation.builder import describe_table
@@ -53,8 +53,8 @@ def build_executor(folder: Path, **settings: object) -> SlurmArrays:
 def make(executor: BlockExecutor, maker: MakerFactory[range], folder: Path, count: int) -> None:
     """Make text blocks, and compare them with those made here."""
     made, here = (text_blocks.list_blocks(folder / name, count) for name in ("made", "here"))
-    executor.make_blocks(maker, made, lambda _: None)
-    IN_THIS_PROCESS.make_blocks(text_blocks.begin(), here, lambda _: None)
+    executor.make_blocks(BlockWork(maker, made), lambda _: None)
+    IN_THIS_PROCESS.make_blocks(BlockWork(text_blocks.begin(), here), lambda _: None)
     assert text_blocks.read_blocks(made) == text_blocks.read_blocks(here)
 
 
@@ -112,7 +112,7 @@ def running_head(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def make_gated(folder: Path) -> None:
     blocks: Mapping[Path, range] = text_blocks.list_blocks(folder / "made", BLOCKS)
     maker = text_blocks.begin(gate=f"{folder}/gate")
-    build_executor(folder).make_blocks(maker, blocks, lambda _: None)
+    build_executor(folder).make_blocks(BlockWork(maker, blocks), lambda _: None)
 
 
 def test_a_node_is_killed_in_the_middle_and_its_blocks_are_made_elsewhere(
@@ -132,10 +132,8 @@ def test_a_node_is_killed_in_the_middle_and_its_blocks_are_made_elsewhere(
         (folder / "gate").touch()
         assert head.wait(timeout=600) == 0
     blocks = text_blocks.list_blocks(folder / "made", BLOCKS)
-    IN_THIS_PROCESS.make_blocks(
-        text_blocks.begin(), text_blocks.list_blocks(folder / "here", BLOCKS), lambda _: None
-    )
     here = text_blocks.list_blocks(folder / "here", BLOCKS)
+    IN_THIS_PROCESS.make_blocks(BlockWork(text_blocks.begin(), here), lambda _: None)
     assert text_blocks.read_blocks(blocks) == text_blocks.read_blocks(here)
 
 
@@ -156,7 +154,7 @@ def test_an_account_without_an_association_is_refused_in_a_sentence(folder: Path
     blocks = text_blocks.list_blocks(folder / "made", 2)
     executor = build_executor(folder, account="nobody-has-it")
     with pytest.raises(ClusterRefused, match=r"Invalid account.*needs an association"):
-        executor.make_blocks(text_blocks.begin(), blocks, lambda _: None)
+        executor.make_blocks(BlockWork(text_blocks.begin(), blocks), lambda _: None)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
 from mirage.judging.table.metadata import TableMetadata
 from mirage.judging.table.pair_settings import PairSettings
-from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
+from mirage.lab.blocks.block_executor import BlockExecutor, BlockWork, PointsCallback
 from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.episodes.generation.builder import EpisodeBuilder
 from mirage.simulator.types import Params, SimJob
@@ -76,7 +76,8 @@ def build_table(
         missing_blocks = _list_missing_blocks(plan, out)
         kept_points = _count_points(plan) - sum(map(len, missing_blocks.values()))
         on_points(kept_points)
-        executor.make_blocks(partial(_TableBlockMaker, plan), missing_blocks, on_points)
+        work = BlockWork(partial(_TableBlockMaker, plan), missing_blocks)
+        executor.make_blocks(work, on_points)
         table = join_tables([EpisodeTable.load(path) for path in _list_blocks(plan, out)])
         if len(table):
             table.save(out)

@@ -1,6 +1,8 @@
 """Blocks made by arrays: the same bytes as here, whatever becomes of jobs, answers and the head."""
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import pytest
 
 from mirage.config.settings import SlurmSettings
 from mirage.errors import ClusterRefused, InputError
-from mirage.lab.blocks.block_executor import MakerFactory
+from mirage.lab.blocks import block_task
+from mirage.lab.blocks.block_executor import BlockWork, MakerFactory
 from mirage.lab.blocks.local_processes import IN_THIS_PROCESS
 from mirage.lab.blocks.slurm_arrays import MOST_TRIES, BlocksFailed, SlurmArrays
 from tests.support.blocks import text_blocks
@@ -29,7 +32,7 @@ class Head:
         self.executor = SlurmArrays(SlurmSettings(folder=self.shared), self.warnings.append)
 
     def make(self, maker: MakerFactory[range], blocks: Mapping[Path, range]) -> None:
-        self.executor.make_blocks(maker, blocks, self.count)
+        self.executor.make_blocks(BlockWork(maker, blocks), self.count)
 
     def count(self, points: int) -> None:
         self.points += points
@@ -42,7 +45,7 @@ def head(slurm: FakeSlurm, tmp_path: Path) -> Head:
 
 def make_here(folder: Path, count: int) -> list[str]:
     blocks = text_blocks.list_blocks(folder, count)
-    IN_THIS_PROCESS.make_blocks(text_blocks.begin(), blocks, lambda _: None)
+    IN_THIS_PROCESS.make_blocks(BlockWork(text_blocks.begin(), blocks), lambda _: None)
     return text_blocks.read_blocks(blocks)
 
 
@@ -165,3 +168,16 @@ def test_a_head_that_is_killed_goes_on_with_the_array_that_it_left(
     head.make(text_blocks.begin(gate=f"{tmp_path}/gate"), blocks)
     assert text_blocks.read_blocks(blocks) == make_here(tmp_path / "here", 2)
     assert slurm.list_submitted() == [2]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to somebody else")
+def test_where_anybody_may_make_folders_another_users_work_is_not_taken_over(
+    tmp_path: Path,
+) -> None:
+    maker = text_blocks.begin()
+    tmp_path.chmod(0o1777)
+    work = block_task.save_input(tmp_path, maker)
+    assert block_task.save_input(tmp_path, maker) == work, "each may have one of their own"
+    shutil.chown(work, "nobody")
+    with pytest.raises(InputError, match="belongs to nobody"):
+        block_task.save_input(tmp_path, maker)

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -52,19 +51,6 @@ def test_a_folder_in_which_others_may_write_is_refused_before_a_job_runs_what_li
     work.chmod(0o777)
     with pytest.raises(InputError, match=f"others may write in {work}: run `chmod go-w"):
         block_task.save_input(tmp_path / "own", MAKER)
-
-
-def test_where_anybody_may_make_folders_another_users_work_is_not_taken_over(
-    tmp_path: Path,
-) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a folder for somebody else")
-    tmp_path.chmod(0o1777)
-    work = block_task.save_input(tmp_path, MAKER)
-    assert block_task.save_input(tmp_path, MAKER) == work, "each may have one of their own"
-    shutil.chown(work, "nobody")
-    with pytest.raises(InputError, match="belongs to nobody"):
-        block_task.save_input(tmp_path, MAKER)
 
 
 def test_a_work_that_nobody_goes_on_with_is_removed(tmp_path: Path) -> None:
