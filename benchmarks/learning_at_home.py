@@ -164,12 +164,12 @@ class HomeSite:
         while document["state"] == "interrupted":
             request = self._build_request(store, now)
             document = run_learning(request, output)
-        kept = self._get_models(now)
-        part = kept.with_name(f".{kept.name}.part")
+        models_copy = self._get_models(now)
+        part = models_copy.with_name(f".{models_copy.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(request.models, part)
-        shutil.rmtree(kept, ignore_errors=True)
-        os.replace(part, kept)
+        shutil.rmtree(models_copy, ignore_errors=True)
+        os.replace(part, models_copy)
         shapes = read_json(request.folder.path / "shapes.json")
         verdict = document | {"now": now, "champion": request.champion, "shapes": shapes}
         write_json(self._get_look(now), verdict)
@@ -217,8 +217,8 @@ class HomeSite:
         jobs = site_replay.load_site_replay(request, history).workload.jobs
         for now, end in spans:
             if not self._get_judged(now, end).exists():
-                look = read_json(self._get_look(now)) or {}
-                shapes = parse_shapes(look.get("shapes") or {}, self.params)
+                verdict = read_json(self._get_look(now)) or {}
+                shapes = parse_shapes(verdict.get("shapes") or {}, self.params)
                 # Without shapes there was too little history to choose any.
                 tables = (
                     {}
@@ -234,7 +234,7 @@ class HomeSite:
                 costs = self._compute_costs(tables, now, output) if tables else {}
                 write_json(
                     self._get_judged(now, end),
-                    {"look": _format_day(now), "champion": look.get("champion")} | costs,
+                    {"look": _format_day(now), "champion": verdict.get("champion")} | costs,
                 )
 
     def _load_tables(
@@ -253,7 +253,7 @@ class HomeSite:
             week_tables.make_units(
                 units, self.params, jobs, LocalProcesses(self.processes), on_progress
             )
-        loaded = week_tables.load_shape_tables(units)
+        loaded = week_tables.load_shape_tables(units).by_shape
         return {self.folder / f"{shape.folder}.npz": table for shape, table in loaded.items()}
 
     def _compute_costs(
@@ -377,9 +377,9 @@ def render(site: HomeSite, judged: Sequence[Mapping[str, Any]]) -> str:
         lines += [text for name in names if name != HOME and (text := compare(judged, name, since))]
     lines.append("\nlooks:")
     for now in site.looks:
-        look = read_json(site.folder / f"look-{_format_day(now)}.json") or {}
-        said = [*look.get("settled", ()), str(look.get("sentence", ""))]
-        lines.append(f"{_format_day(now)}  {' '.join(said)}")
+        verdict = read_json(site.folder / f"look-{_format_day(now)}.json") or {}
+        sentences = [*verdict.get("settled", ()), str(verdict.get("sentence", ""))]
+        lines.append(f"{_format_day(now)}  {' '.join(sentences)}")
     return "\n".join(lines)
 
 

@@ -114,11 +114,11 @@ def _build_outcomes(
 
 
 def _summarize(days: list[int | None]) -> dict[str, Any]:
-    known = sorted(day for day in days if day is not None)
+    end_days = sorted(day for day in days if day is not None)
     return {
-        "share": len(known) / len(days),
-        "median_days": known[len(known) // 2] if len(known) > len(days) / 2 else None,
-        "p90_days": known[int(0.9 * len(days))] if len(known) > 0.9 * len(days) else None,
+        "share": len(end_days) / len(days),
+        "median_days": end_days[len(end_days) // 2] if len(end_days) > len(days) / 2 else None,
+        "p90_days": end_days[int(0.9 * len(days))] if len(end_days) > 0.9 * len(days) else None,
     }
 
 

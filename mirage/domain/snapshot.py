@@ -191,6 +191,19 @@ class Snapshot:
     queue: Queue
     nodes: tuple[Node, ...]
 
+    def count_free_nodes(self, partition: str) -> int:
+        """Return how many usable nodes of the partition run nothing.
+
+        "" means all partitions, and "a,b" means nodes of either.
+        """
+        names = set(partition.split(",")) if partition else set()
+        return sum(
+            node.is_usable
+            and node.cpus_used == 0
+            and (not names or not names.isdisjoint(node.partitions))
+            for node in self.nodes
+        )
+
     @cached_property
     def node_by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}

@@ -48,10 +48,10 @@ class ChallengeOutcomes:
 
     def compute_means(self) -> dict[str, float]:
         """Return the weighed mean cost of each policy, in hours, where all costs are known."""
-        known = self.select_known()
-        weights = weigh_by_owner(known.start_point, known.owner)
+        outcomes = self.select_known()
+        weights = weigh_by_owner(outcomes.start_point, outcomes.owner)
         total = weights.sum()
-        return {name: float(weights @ cost / total) for name, cost in known.cost_h.items()}
+        return {name: float(weights @ cost / total) for name, cost in outcomes.cost_h.items()}
 
     def select_known(self) -> "ChallengeOutcomes":
         """Select the hand-overs of which the cost under each policy is known."""
@@ -127,20 +127,20 @@ def _judge(
     missing = [name for name in names if name not in outcomes.cost_h]
     if missing or not set(names) & set(RULES):
         raise InputError(f"no costs of {', '.join(missing) or ' or '.join(RULES)} to judge by")
-    known = ChallengeOutcomes(
+    compared = ChallengeOutcomes(
         start_point=outcomes.start_point,
         owner=outcomes.owner,
         cost_h={name: outcomes.cost_h[name] for name in names},
     ).select_known()
-    if not len(known.start_point):
+    if not len(compared.start_point):
         raise InputError("there is no hand-over whose cost is known under each policy")
-    means = known.compute_means()
+    means = compared.compute_means()
     rule = min((name for name in RULES if name in means), key=lambda name: means[name])
     differences = {
         name: WeighedDifference.from_differences(
-            known.start_point,
-            known.owner,
-            known.cost_h[judged] - known.cost_h[name],
+            compared.start_point,
+            compared.owner,
+            compared.cost_h[judged] - compared.cost_h[name],
             error=error,
         )
         for name in (*others, rule)

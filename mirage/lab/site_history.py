@@ -85,8 +85,10 @@ def find_cluster_file(settings: Settings, cluster: Path | None, otherwise: str =
 
 def find_cluster_id(tx: Transaction, name: str) -> int | None:
     """Return the id of the cluster of that name; None: nothing is stored of it."""
-    named = clusters.list_cluster_names(tx).items()
-    return next((cluster_id for cluster_id, known in named if known == name), None)
+    name_by_id = clusters.list_cluster_names(tx).items()
+    return next(
+        (cluster_id for cluster_id, cluster_name in name_by_id if cluster_name == name), None
+    )
 
 
 def export_log(

@@ -43,31 +43,32 @@ Policies = Mapping[str, Mapping[str, Any]]
 
 def run_demo(words: str) -> Policies:
     argv = [sys.executable, "-m", "mirage", "demo", "--once", "--json", "--port", "0"]
-    done = subprocess.run([*argv, *words.split()], stdout=subprocess.PIPE, text=True, check=True)
-    found: Policies = json.loads(done.stdout)["policies"]
-    return found
+    process = subprocess.run([*argv, *words.split()], stdout=subprocess.PIPE, text=True, check=True)
+    policies: Policies = json.loads(process.stdout)["policies"]
+    return policies
 
 
 def render_table(policies: Policies) -> str:
     """The README's table: Mirage's default policy, and plain Slurm."""
     lines = [_HEAD]
     for name in (OURS, PLAIN):
-        told = policies[name]
-        saved = told["less_than_reactive_pct"]
+        figures = policies[name]
+        saved = figures["less_than_reactive_pct"]
         lines.append(
-            f" {name:<16}{told['handovers']:>6}{told['interruption_h']:>12.2f}"
-            f"{told['overlap_h']:>10.2f}{told['zero_interruption_pct']:>7.0f}"
-            f"{told['cost_h']:>8.2f}" + ("" if name == PLAIN else f"{saved:>8.0f}")
+            f" {name:<16}{figures['handovers']:>6}{figures['interruption_h']:>12.2f}"
+            f"{figures['overlap_h']:>10.2f}{figures['zero_interruption_pct']:>7.0f}"
+            f"{figures['cost_h']:>8.2f}" + ("" if name == PLAIN else f"{saved:>8.0f}")
         )
     return "\n".join(["```", *lines, "```"])
 
 
 def render_column(policies: Policies) -> dict[str, str]:
     """Cost (interruption / overlap) by policy, the lowest cost in bold."""
-    least = min(f"{told['cost_h']:.2f}" for told in policies.values())
+    least = min(f"{figures['cost_h']:.2f}" for figures in policies.values())
     cells = {}
-    for name, told in policies.items():
-        cell = f"{told['cost_h']:.2f} ({told['interruption_h']:.2f} / {told['overlap_h']:.2f})"
+    for name, figures in policies.items():
+        parts = f"{figures['interruption_h']:.2f} / {figures['overlap_h']:.2f}"
+        cell = f"{figures['cost_h']:.2f} ({parts})"
         cells[name] = f"**{cell}**" if cell.startswith(f"{least} ") else cell
     return cells
 
@@ -107,17 +108,17 @@ def read_cost(rows: Mapping[str, Sequence[str]], policy: str, column: int) -> st
     return match[0]
 
 
-def write_columns(made: Mapping[int, Policies]) -> None:
+def write_columns(policies_by_column: Mapping[int, Policies]) -> None:
     rows = read_columns()
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    for column, policies in made.items():
+    for column, policies in policies_by_column.items():
         for name, cell in render_column(policies).items():
             rows.setdefault(name, ["-"] * len(COLUMNS))[column] = cell
         rows[_DATE][column] = today
-    named = {OURS: f"{OURS} (the default)"}
+    row_names = {OURS: f"{OURS} (the default)"}
     lines = ["| policy | " + " | ".join(heading for heading, _ in COLUMNS) + " |"]
     lines += ["|---" * (1 + len(COLUMNS)) + "|"]
-    lines += [f"| {named.get(n, n)} | " + " | ".join(cells) + " |" for n, cells in rows.items()]
+    lines += [f"| {row_names.get(n, n)} | " + " | ".join(cells) + " |" for n, cells in rows.items()]
     write_block(RESULTS, "columns", "\n".join(lines))
 
 
@@ -132,18 +133,20 @@ def write_readme_costs() -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    made = {}
+    policies_by_column = {}
     for word in words or [str(column) for column in range(len(COLUMNS))]:
         column, _, file = word.partition("=")
-        made[int(column)] = (
+        policies_by_column[int(column)] = (
             json.loads(Path(file).read_text())["policies"]
             if file
             else run_demo(COLUMNS[int(column)][1])
         )
-        sys.stdout.write(f"{COLUMNS[int(column)][0]}: {render_column(made[int(column)])}\n")
-    if PINNED in made:
-        write_block(README, "table", render_table(made[PINNED]))
-    write_columns(made)
+        sys.stdout.write(
+            f"{COLUMNS[int(column)][0]}: {render_column(policies_by_column[int(column)])}\n"
+        )
+    if PINNED in policies_by_column:
+        write_block(README, "table", render_table(policies_by_column[PINNED]))
+    write_columns(policies_by_column)
     write_readme_costs()
 
 

@@ -13,7 +13,7 @@ TREE_MODULES = ("onnx", "onnxmltools", "skl2onnx", "sklearn", "xgboost")
 """What the extra `trees` brings."""
 
 _TIMER = "mirage-learn.timer"
-_DEB_PREFIX = "/usr/lib/mirage"
+_PACKAGE_PREFIX = "/usr/lib/mirage"
 _OFF = 'If Mirage need not learn here: learn.schedule = "off"'
 
 
@@ -42,9 +42,8 @@ def list_missing(modules: Sequence[str]) -> list[str]:
 def describe_missing(missing: Sequence[str], prefix: str) -> str:
     """Say what brings the modules into the Python environment at `prefix`."""
     remedy = (
-        "run `apt install ./mirage-learn_VERSION_amd64.deb`, which `make deb` builds beside this "
-        "package"
-        if prefix == _DEB_PREFIX
+        "install the package mirage-learn of the same build as mirage (docs/admin/install.md)"
+        if prefix == _PACKAGE_PREFIX
         else f"run `{prefix}/bin/pip install 'mirage-provisioner[trees]'`"
     )
     return (
@@ -66,9 +65,9 @@ def judge_timer(state: str) -> tuple[Severity, str]:
 def _ask_systemd() -> str:
     command = ["systemctl", "show", "--property=ActiveState", "--value", _TIMER]
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed argument vector
+        result = subprocess.run(  # noqa: S603 - a fixed argument vector
             command, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()
+    return result.stdout.strip()

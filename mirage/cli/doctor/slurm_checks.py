@@ -10,8 +10,8 @@ from mirage.simulator.slurm_release import find_release
 from mirage.slurm.clients.cli.client import SlurmCli, get_own_name
 from mirage.slurm.clients.cli.command_runner import CommandRunner
 from mirage.slurm.clients.cli.permission_probe import is_operator, probe_permissions
+from mirage.slurm.clients.permissions import compute_reach
 from mirage.slurm.text import releases
-from mirage.web.identity.slurm_permissions import compute_reach
 
 _MASTERS = frozenset({"root", "slurm"})
 

@@ -86,23 +86,24 @@ def learn_from_history(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Learn from the service's own history, and judge what was learned.
+    """Learn models from the service's own history, and judge them.
 
-    The command is what mirage-learn.timer runs each night. If there is a reason (no model yet, a
-    week has passed), it replays the newest weeks of the history, trains models, and judges them on
-    weeks that they have not seen, beside the rules, the twin and the models in use. The best model
-    then decides in shadow beside the others, and may be proposed after two weeks.
-    docs/admin/learning.md says what is proposed when, and what a run costs.
+    mirage-learn.timer runs this command each night. First it judges, on the newest weeks, the model
+    in use and the model that stands for promotion. Then, if there is a reason (no model yet, a week
+    has passed), it replays the newest weeks of the history, trains models, and judges them on weeks
+    that they have not seen, beside the rules, the twin and the models in use. The best model stands
+    for promotion: for two weeks its decisions are only replayed, beside the others'.
 
     The command puts a model in use only with learn.promote = "auto". Otherwise an admin promotes
     the model on the page Admin. A model in use that costs more than the rules is taken back, unless
-    learn.promote is "never".
+    learn.promote is "never". docs/admin/learning.md says more, also what a run costs.
 
-    A run that is interrupted, or whose time is over, goes on when the command is run again. Two
-    runs never go on at once.
+    If a run is interrupted, or its time is over, run the command again: it goes on from there. Two
+    runs for one database never go on at once, from whichever hosts.
 
-    The exit code is 0 if there is nothing to learn, or too little history. It is 2 if the cluster
-    file does not fit, if packages are missing, or if the account is not the service's.
+    The exit code is 0 if there is nothing to learn, too little history, or no time left. It is 1 if
+    another run goes on, and 2 if the cluster file does not fit, if packages are missing, or if the
+    account is not the service's.
     """
     from mirage.lab.learning.nightly_look import plan_learning, run_learning
     from mirage.lab.tables.table_plan import count_cores
@@ -147,8 +148,8 @@ def _check_paths(settings: "Settings", folder: Path | None) -> None:
     from mirage.service import database_setup, path_security
 
     database_setup.check_path_security(settings)
-    named = folder or settings.learn.folder
-    if named is not None and (fault := path_security.find_fault(named)):
+    runs_folder = folder or settings.learn.folder
+    if runs_folder is not None and (fault := path_security.find_fault(runs_folder)):
         raise ConfigError("learn.folder", [fault])
 
 

@@ -34,9 +34,10 @@ def make_table(plan: "TablePlan", out: Path, executor: "BlockExecutor") -> "Buil
         with _show_progress(total) as on_progress:
             return build_table(plan, out, executor, on_progress)
     except KeyboardInterrupt:
-        done = count_kept_points(plan, out)
+        kept_points = count_kept_points(plan, out)
         typer.echo(
-            f"mirage: {done} of {total} start points are kept: run the same command again to go on",
+            f"mirage: {kept_points} of {total} start points are kept: run the same command again "
+            "to go on",
             err=True,
         )
         raise typer.Exit(_AFTER_CTRL_C) from None
@@ -67,4 +68,4 @@ def _show_progress(total: int) -> Iterator[Callable[[int], None]]:
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
     with bar:
         task = bar.add_task("start points", total=total)
-        yield lambda done: bar.advance(task, done)
+        yield lambda points: bar.advance(task, points)

@@ -269,7 +269,7 @@ def _show_progress(console: Console, total: int) -> Iterator[Callable[[int, str]
         return
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=total, day="")
-        yield lambda done, day: bar.update(task, completed=done, day=day)
+        yield lambda count, day: bar.update(task, completed=count, day=day)
 
 
 class _LogProgress:
@@ -278,8 +278,8 @@ class _LogProgress:
     def __init__(self, console: Console, total: int) -> None:
         self._console, self._total, self._printed_tenths = console, total, 0
 
-    def __call__(self, done: int, day: str) -> None:
-        tenths = 10 * done // self._total
+    def __call__(self, count: int, day: str) -> None:
+        tenths = 10 * count // self._total
         if tenths > self._printed_tenths:
             self._printed_tenths = tenths
             self._console.print(f"{10 * tenths} % of {self._total} hand-overs, simulated {day}")
@@ -295,16 +295,17 @@ def _collect_results(
     """
     from mirage.lab.demo.policy_comparison import compute_outcomes, list_completed_handovers
 
-    done, now = list_completed_handovers(site.service), _format_instant(site.world.read_clock())
+    handovers = list_completed_handovers(site.service)
+    now = _format_instant(site.world.read_clock())
     total = plan.handovers * len(plan.policies)
-    results = compute_outcomes(done, OVERLAP_PRICE)
+    results = compute_outcomes(handovers, OVERLAP_PRICE)
     if not results:
         raise InputError(
             f"no hand-over of {BASELINE} was complete when the demo stopped at {now}, so nothing "
             "can be compared: choose a later --until, fewer --nodes or a lighter load"
         )
-    if len(done) < total:
-        console.print(f"stopped at {now}: {len(done)} of {total} hand-overs are complete")
+    if len(handovers) < total:
+        console.print(f"stopped at {now}: {len(handovers)} of {total} hand-overs are complete")
     return results
 
 

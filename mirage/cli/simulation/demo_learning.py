@@ -49,9 +49,9 @@ def show_learning(
         soft_wrap=True,
     )
     with _show_bars(console, start, plan.longest_s) as (show_day, output):
-        nights = LearningNights(site=site, plan=plan, output=output, says_yes=says_yes)
-        looks = _watch_nights(nights, console, ending, show_day)
-    result = _Result(nights, looks)
+        demo = LearningNights(site=site, plan=plan, output=output, says_yes=says_yes)
+        nights = _watch_nights(demo, console, ending, show_day)
+    result = _Result(demo, nights)
     if as_json:
         typer.echo(json.dumps(result.build_document()))
     else:
@@ -59,16 +59,16 @@ def show_learning(
 
 
 def _watch_nights(
-    nights: "LearningNights",
+    demo: "LearningNights",
     console: Console,
     ending: StopSignal,
     show_day: Callable[[int], None],
 ) -> "list[Night]":
-    """Run to the end, and return the looks by night of which something came."""
+    """Run to the end, and return the nights."""
     from mirage.lab.demo.learning_nights import Night
 
-    looks: list[Night] = []
-    steps = nights.watch()
+    nights: list[Night] = []
+    steps = demo.watch()
     while True:
         try:
             step = next(steps, None)
@@ -77,9 +77,9 @@ def _watch_nights(
             raise
         ending.exit_if_requested()
         if step is None:
-            return looks
+            return nights
         if isinstance(step, Night):
-            looks.append(step)
+            nights.append(step)
             for sentence in _list_news(step):
                 console.print(escape(f"{_format_day(step.now)}: {sentence}"), soft_wrap=True)
         else:
@@ -101,18 +101,23 @@ def _list_news(night: "Night") -> list[str]:
 class _Result:
     """What came of the weeks."""
 
-    def __init__(self, nights: "LearningNights", looks: "list[Night]") -> None:
-        self._end = nights.explain_end(looks)
-        self._turned_at = nights.turned_at
-        self._learned = [look for look in looks if look.document["state"] == "done"]
-        self._looks = [look for look in looks if _list_news(look)] or looks[-1:]
-        self._champion = next((look.promoted for look in looks if look.promoted), None)
-        self._before, self._after = nights.compute_before(), nights.compute_after()
+    def __init__(self, demo: "LearningNights", nights: "list[Night]") -> None:
+        self._end = demo.explain_end(nights)
+        self._turned_at = demo.turned_at
+        self._learned = [night for night in nights if night.document["state"] == "done"]
+        self._reported_nights = [night for night in nights if _list_news(night)] or nights[-1:]
+        self._champion = next((night.promoted for night in nights if night.promoted), None)
+        self._before, self._after = demo.compute_before(), demo.compute_after()
 
     def build_document(self) -> dict[str, Any]:
         nights = [
-            {"at": look.now, "proposed": look.proposed, "promoted": look.promoted, **look.document}
-            for look in self._looks
+            {
+                "at": night.now,
+                "proposed": night.proposed,
+                "promoted": night.promoted,
+                **night.document,
+            }
+            for night in self._reported_nights
         ]
         return {
             "nights": nights,
@@ -128,9 +133,9 @@ class _Result:
 
         A terminal on which the nights were watched has their lines already.
         """
-        for look in () if was_watched and console.is_terminal else self._looks:
-            for sentence in _list_news(look) or [str(look.document["sentence"])]:
-                console.print(escape(f"{_format_day(look.now)}: {sentence}"), soft_wrap=True)
+        for night in () if was_watched and console.is_terminal else self._reported_nights:
+            for sentence in _list_news(night) or [str(night.document["sentence"])]:
+                console.print(escape(f"{_format_day(night.now)}: {sentence}"), soft_wrap=True)
         if self._learned:
             newest = self._learned[-1]
             console.print(f"\nThe newest run of learning, {_format_day(newest.now)}:")

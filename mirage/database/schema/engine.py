@@ -83,10 +83,28 @@ class Store:
         ):
             yield tx
 
+    @contextmanager
+    def open_session(self) -> Iterator[Connection]:
+        """Open a connection outside of transactions that is closed at the end: what its session
+        holds ends with it."""
+        with _translate_errors(self._url), self._engine.connect() as session:
+            session.execution_options(isolation_level="AUTOCOMMIT")
+            session.detach()
+            yield session
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a database of SQLite; None: it is one of PostgreSQL."""
+        return Path(self._url.database or "") if self._is_sqlite else None
+
     @property
     def is_shared(self) -> bool:
         """Whether services on several hosts may use this database: one of SQLite is one host's."""
-        return self._url.get_backend_name() != _SQLITE
+        return not self._is_sqlite
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._url.get_backend_name() == _SQLITE
 
     @property
     def description(self) -> str:

@@ -194,7 +194,7 @@ class EpisodeTable:
         It is described as this one, or by `metadata`. Neighbouring episodes are not copied.
         """
         is_run = len(rows) > 0 and int(rows[-1] - rows[0]) + 1 == len(rows)
-        taken = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
+        selection = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
         first = self._columns["started_first"]
         counts = np.diff(first)[rows]
         started = [np.arange(first[i], first[i + 1]) for i in rows]
@@ -202,7 +202,7 @@ class EpisodeTable:
         columns: dict[str, TableColumn] = {}
         for name, (_, axes) in _KINDS.items():
             column = self._columns[name]
-            columns[name] = column[taken] if axes[0] == "episodes" else column
+            columns[name] = column[selection] if axes[0] == "episodes" else column
             if axes[0] == "started":
                 columns[name] = column[of_started]
         columns["started_first"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

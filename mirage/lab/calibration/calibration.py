@@ -103,7 +103,7 @@ class FittedSetting:
 class Calibration:
     params: Params
     plan: CalibrationPlan
-    seen: LogFacts
+    log_facts: LogFacts
     fitted: tuple[FittedSetting, ...]
     recipe: str
     """The recipe that scored best on the inner hold-out: `best` (the best trial), `middle` (the
@@ -158,7 +158,7 @@ def calibrate_params(
     return Calibration(
         params=params,
         plan=plan,
-        seen=facts,
+        log_facts=facts,
         fitted=tuple(
             _build_fitted_setting(setting, params, trials, bench.score_values)
             for setting in list_search_settings(params)

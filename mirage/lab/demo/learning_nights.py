@@ -73,11 +73,11 @@ class LearningNights:
             yield progress.now
             if progress.now >= next_night:
                 next_night += DAY_S
-                yield self._look(progress.now)
+                yield self._learn_tonight(progress.now)
             if self._used_since is not None and progress.now >= self._used_since + _USED_S:
                 return
 
-    def _look(self, now: int) -> Night:
+    def _learn_tonight(self, now: int) -> Night:
         document = run_learning(self._build_request(now), self.output)
         promoter = self._build_promoter()
         proposed = self._find_proposed()
@@ -105,9 +105,9 @@ class LearningNights:
     def explain_end(self, nights: Sequence[Night]) -> str:
         """Return what is in use, else what became of the newest challenger, else why there was
         none, in a sentence."""
-        known = self._read_challenges()
-        in_use = [one for one in known if one.state is ChallengeState.PROMOTED]
-        newest = next(iter((*in_use, *known)), None)
+        all_challenges = self._read_challenges()
+        in_use = [one for one in all_challenges if one.state is ChallengeState.PROMOTED]
+        newest = next(iter((*in_use, *all_challenges)), None)
         if newest is None:
             learned = [night for night in nights if night.document["state"] == "done"]
             last = (learned or nights)[-1:]
@@ -118,8 +118,8 @@ class LearningNights:
 
     def _compute_outcomes(self, since: int, until: int) -> Outcomes:
         rows = list_completed_handovers(self.site.service)
-        kept = [row for row in rows if since <= (row.predecessor.end or 0) < until]
-        return compute_mean_outcomes(kept, OVERLAP_PRICE)
+        handovers = [row for row in rows if since <= (row.predecessor.end or 0) < until]
+        return compute_mean_outcomes(handovers, OVERLAP_PRICE)
 
     def _find_proposed(self) -> str | None:
         newest = next(iter(self._read_challenges()), None)

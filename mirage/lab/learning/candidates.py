@@ -56,15 +56,17 @@ def list_families() -> list[FamilyName]:
     return [*trees, *agents]
 
 
-def check_packages(wanted: Sequence[FamilyName] = (), *, is_local: bool = True) -> list[FamilyName]:
+def check_packages(
+    requested: Sequence[FamilyName] = (), *, is_local: bool = True
+) -> list[FamilyName]:
     """Return the families that can be trained, of those that are wanted; none are named: all.
 
     `is_local`: whether this machine trains. If not, what is wanted is taken to be possible there.
     Raises InputError if there is none.
     """
-    if wanted and not is_local:
-        return list(wanted)
-    families = [family for family in list_families() if not wanted or family in wanted]
+    if requested and not is_local:
+        return list(requested)
+    families = [family for family in list_families() if not requested or family in requested]
     if not families:
         raise InputError(
             "learning needs packages that are not installed: pip install "
@@ -197,7 +199,7 @@ class JudgedPolicies:
     figures: Mapping[str, Mapping[str, Any]]
     """By policy: means a hand-over in hours, and `ci`, the 95 % interval of the cost."""
     handovers: int
-    seen: Sequence[str] = ()
+    familiar: Sequence[str] = ()
     """Models that have learned from these weeks: their figures are too good."""
 
     def get_cost_h(self, name: str) -> float:
@@ -232,11 +234,11 @@ def judge_candidates(
         overlap_price=OVERLAP_PRICE,
     )
     figures = compute_figures(run_evaluation(request, output), OVERLAP_PRICE)
-    seen = [name for name in fitting if _has_seen(name, models, tables)]
+    familiar = [name for name in fitting if _has_learned_from(name, models, tables)]
     return JudgedPolicies(
         figures={name: _pick_figures(figures[name]["all"]) for name in names},
         handovers=sum(map(len, tables.values())),
-        seen=tuple(seen),
+        familiar=tuple(familiar),
     )
 
 
@@ -270,7 +272,7 @@ def _fits_chains(
     return all(why is None for why in outside)
 
 
-def _has_seen(name: str, models: Path, tables: Mapping[Path, EpisodeTable]) -> bool:
+def _has_learned_from(name: str, models: Path, tables: Mapping[Path, EpisodeTable]) -> bool:
     model: ModelPolicy = registry.load_model(name, models)
     return any(
         has_learned_since(model, str(table.metadata.cluster.get("name", "")), table.metadata.since)

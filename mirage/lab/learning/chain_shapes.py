@@ -38,7 +38,7 @@ class ChainShape:
     @property
     def folder(self) -> str:
         """The name of the folder of its tables. A partition's name may hold anything."""
-        plain = re.sub(r"[^A-Za-z0-9_-]", lambda found: f"%{ord(found[0]):x}", self.partition)
+        plain = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):x}", self.partition)
         return f"{plain}-{self.nodes}n-{self.time_limit_s}s"
 
     def build_settings(self, since: int, until: int, every_s: int) -> PairSettings:
@@ -77,15 +77,15 @@ class ChosenShapes:
     notes: tuple[str, ...] = ()
 
 
-def parse_shapes(kept: Mapping[str, Any], params: Params) -> ChosenShapes | None:
+def parse_shapes(document: Mapping[str, Any], params: Params) -> ChosenShapes | None:
     """Return the shapes of an earlier run; None if they no longer fit the cluster file, or cannot
     be read."""
     try:
         shapes = tuple(
             ChainShape(**{k: v for k, v in shape.items() if k != "name"})
-            for shape in kept["shapes"]
+            for shape in document["shapes"]
         )
-        notes = tuple(map(str, kept["notes"]))
+        notes = tuple(map(str, document["notes"]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     fits = all(shape.explain_misfit(params) is None for shape in shapes)
@@ -138,7 +138,7 @@ def _rank_owned(owned: Sequence[OwnedShape], params: Params) -> tuple[list[Chain
     for shape in fit:
         by_limit[shape.time_limit_s] += votes[shape]
     fit.sort(key=lambda s: (-by_limit[s.time_limit_s], s.time_limit_s, -votes[s], s.nodes, s.name))
-    named = [
+    ranked = [
         ChainShape(
             partition=shape.partition,
             nodes=shape.nodes,
@@ -148,7 +148,7 @@ def _rank_owned(owned: Sequence[OwnedShape], params: Params) -> tuple[list[Chain
         for shape in fit
     ]
     notes = [f"{shape.name} is not learned for: {why}." for shape, why in misfits.items() if why]
-    return named, notes
+    return ranked, notes
 
 
 def _list_long_jobs(jobs: Sequence[SimJob], params: Params) -> Iterable[ChainShape]:

@@ -40,7 +40,7 @@ class ModelUse:
     """At how many hand-overs a model was asked when the predecessor started. At the others the twin
     or a rule stood in for it."""
 
-    asked: int
+    asked_count: int
     handovers: int
     why_not: str
     """The most frequent reason why it was not asked; empty: it always was."""
@@ -50,20 +50,22 @@ class ModelUse:
         counts = Counter(obstacles)
         why_not = [why for why, _ in counts.most_common() if why is not None]
         return cls(
-            asked=counts[None], handovers=counts.total(), why_not=why_not[0] if why_not else ""
+            asked_count=counts[None],
+            handovers=counts.total(),
+            why_not=why_not[0] if why_not else "",
         )
 
     @property
     def decides_nothing(self) -> bool:
-        return self.asked < LEAST_ASKED * self.handovers
+        return self.asked_count < LEAST_ASKED * self.handovers
 
     def explain(self) -> str:
         """Return at how many hand-overs it was asked and why not at the others; empty: at all."""
-        if self.asked == self.handovers:
+        if self.asked_count == self.handovers:
             return ""
         return (
-            f"it was asked at {self.asked} of {self.handovers} hand-overs, and the twin or a rule "
-            f"decided the others, mostly since {self.why_not}"
+            f"it was asked at {self.asked_count} of {self.handovers} hand-overs, and the twin or a "
+            f"rule decided the others, mostly since {self.why_not}"
         )
 
 
@@ -78,9 +80,9 @@ def measure_forecasts(table: EpisodeTable, policy: Policy) -> MeasuredForecasts:
     for i, (start, outcome_s) in enumerate(
         zip(table.predecessor_start.tolist(), table.outcome_s[:, 0].tolist(), strict=True)
     ):
-        asked = (start, start + left_s)
-        obstacles.append(listener.obstacles.get(asked))
-        forecast = listener.forecasts.get(asked)
+        instants = (start, start + left_s)
+        obstacles.append(listener.obstacles.get(instants))
+        forecast = listener.forecasts.get(instants)
         if forecast is not None:
             losses[i] = _compute_loss_h(forecast, max(0, left_s + outcome_s))
     return MeasuredForecasts(losses, tuple(obstacles))
@@ -99,10 +101,10 @@ class _ForecastListener:
 
     def decide(self, view: PolicyView) -> Decision:
         decision = self._policy.decide(view)
-        asked = (view.now, view.now + view.time_left_s)
-        self.obstacles.setdefault(asked, self._policy.explain_unfit(view))
+        instants = (view.now, view.now + view.time_left_s)
+        self.obstacles.setdefault(instants, self._policy.explain_unfit(view))
         if decision.forecast is not None:
-            self.forecasts.setdefault(asked, decision.forecast)
+            self.forecasts.setdefault(instants, decision.forecast)
         return decision
 
 

@@ -83,7 +83,7 @@ class LearningRun:
         self._paces = Paces.load(request.folder.path / PACES)
         self._document: Document = {}
         self._notes: list[str] = []
-        self._took: dict[str, float] = {}
+        self._stage_s: dict[str, float] = {}
 
     def learn(self) -> Document:
         """Go through all stages, and return the document of the verdict."""
@@ -92,8 +92,8 @@ class LearningRun:
         begun = self._folder.open_run(self._request.now)
         plan = self.plan()
         stage = self._folder.run / _VERDICT
-        kept = read_json(stage)
-        if kept is None:
+        verdict = read_json(stage)
+        if verdict is None:
             try:
                 self._reach_verdict(plan, str(begun["version"]), families)
             except TooFewEpisodes as error:  # where jobs wait for days, hand-overs overlap for days
@@ -104,7 +104,7 @@ class LearningRun:
                 ) from error
             write_json(stage, self.build_document())
         else:
-            self._document |= kept
+            self._document |= verdict
         self._calibrate(self._folder.history)
         self._clean_up(plan)
         return self.build_document()
@@ -113,7 +113,10 @@ class LearningRun:
         """Make the tables, train, judge, and put the best candidate forward."""
         with self._time_stage("tables"):
             self._make_tables(plan)
-        tables = week_tables.load_shape_tables(plan.units)
+        loaded = week_tables.load_shape_tables(plan.units)
+        if loaded.unfinished:
+            self._add_note(week_tables.explain_unfinished(loaded.unfinished))
+        tables = loaded.by_shape
         if not tables:
             raise NothingToLearn("No hand-over of these weeks could be simulated to its end.")
         judged = self._train_and_judge(tables, plan, version, families)
@@ -128,15 +131,15 @@ class LearningRun:
         with self._time_stage("history"):
             history = self._folder.history
             if self._scratch is not None:
-                kept, history = self._find_stage(history), self._scratch / history.name
-                if kept != history and kept.exists():
-                    shutil.copyfile(kept, history)
+                earlier_copy, history = self._find_stage(history), self._scratch / history.name
+                if earlier_copy != history and earlier_copy.exists():
+                    shutil.copyfile(earlier_copy, history)
             site_replay.export_history(request, history, self._output)
             facts = HistoryFacts.from_file(history)
             self._document["history"] = facts.build_document()
-            self._taken = site_replay.load_site_replay(request, history)
-            self._document["rows"] = site_replay.count_rows(self._taken)
-        chosen = self._choose_shapes(self._taken)
+            self._replay = site_replay.load_site_replay(request, history)
+            self._document["rows"] = site_replay.count_rows(self._replay)
+        chosen = self._choose_shapes(self._replay)
         limit_s = chosen.shapes[0].time_limit_s
         weeks = list_weeks(facts, limit_s, request.rules.weeks)
         if too_few := check_days(weeks, facts.days, limit_s):
@@ -160,11 +163,15 @@ class LearningRun:
         are trained already have learned from the weeks of the first plan."""
         budget, stage = self._request.budget, self._find_stage(self._folder.run / "plan.json")
         spent_s = time.monotonic() - budget.begun
-        kept = read_json(stage)
-        if kept is not None:
-            taken = [unit for unit in units if unit.week.name in kept["weeks"]]
+        first_plan = read_json(stage)
+        if first_plan is not None:
+            planned_units = [unit for unit in units if unit.week.name in first_plan["weeks"]]
             return build_plan(
-                taken, [f for f in families if f in kept["families"]], self._paces, budget, spent_s
+                planned_units,
+                [f for f in families if f in first_plan["families"]],
+                self._paces,
+                budget,
+                spent_s,
             )
         plan = plan_run(units, families, self._paces, budget, spent_s)
         self._notes += plan.notes
@@ -178,7 +185,7 @@ class LearningRun:
         peak_gib = max(map(_read_peak_gib, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
         return self._document | {
             "notes": list(self._notes),
-            "took_s": {stage: round(took, 1) for stage, took in self._took.items()},
+            "took_s": {stage: round(seconds, 1) for stage, seconds in self._stage_s.items()},
             "peak_gib": round(peak_gib, 2),
         }
 
@@ -194,7 +201,7 @@ class LearningRun:
         try:
             yield
         finally:
-            self._took[name] = self._took.get(name, 0.0) + time.monotonic() - begun
+            self._stage_s[name] = self._stage_s.get(name, 0.0) + time.monotonic() - begun
 
     def _check_families(self) -> list[FamilyName]:
         request = self._request
@@ -210,7 +217,7 @@ class LearningRun:
                 "provision.models_dir to a folder of the service's account"
             )
 
-    def _choose_shapes(self, taken: Replay) -> ChosenShapes:
+    def _choose_shapes(self, replay: Replay) -> ChosenShapes:
         """Choose the shapes; those of earlier runs stand for a while."""
         request, chosen = self._request, self._find_standing_shapes()
         if chosen is None:
@@ -220,7 +227,7 @@ class LearningRun:
                 since = request.now - request.rules.weeks * WEEK_S
                 if cluster_id is not None:
                     owned = read_owned_shapes(tx, cluster_id, since=since)
-            chosen = choose_shapes(owned, taken.workload.jobs, request.params)
+            chosen = choose_shapes(owned, replay.workload.jobs, request.params)
         self._document["shapes"] = [shape.build_document() for shape in chosen.shapes]
         self._notes += chosen.notes
         return chosen
@@ -235,9 +242,9 @@ class LearningRun:
 
     def _find_standing_shapes(self) -> ChosenShapes | None:
         """Return the shapes of earlier runs; None if there are none that still stand and fit."""
-        kept, now = read_json(self._folder.path / _SHAPES) or {}, self._request.now
-        is_fresh = now - SHAPES_STAND_S <= kept.get("at", 0) <= now
-        return parse_shapes(kept, self._request.params) if is_fresh else None
+        shapes, now = read_json(self._folder.path / _SHAPES) or {}, self._request.now
+        is_fresh = now - SHAPES_STAND_S <= shapes.get("at", 0) <= now
+        return parse_shapes(shapes, self._request.params) if is_fresh else None
 
     def _check_waits(
         self, history: Path, shapes: Sequence[ChainShape], facts: HistoryFacts
@@ -251,14 +258,16 @@ class LearningRun:
             return run_apart(site_replay.compare_site_waits, history, params, since)
 
         stage = self._find_stage(self._folder.run / "waits.json")
-        kept = (read_json(stage) or compare()) if self._scratch else keep_stage(stage, compare)
-        self._document["waits"] = dict(kept)
-        for name in since.keys() - kept.keys():
+        waits_by_partition = (
+            (read_json(stage) or compare()) if self._scratch else keep_stage(stage, compare)
+        )
+        self._document["waits"] = dict(waits_by_partition)
+        for name in since.keys() - waits_by_partition.keys():
             self._add_note(
                 f"In partition {name} the replay could not be compared with the history, which has "
                 "no wait there."
             )
-        for waits in (LogWaits(**values) for values in kept.values()):
+        for waits in (LogWaits(**values) for values in waits_by_partition.values()):
             if not waits.agrees:
                 sentence = (
                     f"The replay does not follow the history: in partition {waits.partition} "
@@ -298,27 +307,32 @@ class LearningRun:
         if not points:
             return
         processes = min(self._paces.count_processes(self._request.budget), len(missing))
-        begun, done = time.monotonic(), 0
+        begun, finished_points = time.monotonic(), 0
         reserved_s = min(plan.training_s, self._request.budget.wall_s / 2)
 
         def measure_pace() -> None:
             if self._request.executor.is_local:
-                self._paces.measure_tables(time.monotonic() - begun, done, processes)
+                self._paces.measure_tables(time.monotonic() - begun, finished_points, processes)
 
         with self._output.show_progress("tables", points) as on_progress:
 
             def count_points(count: int) -> None:
-                nonlocal done
-                done += count
+                nonlocal finished_points
+                finished_points += count
                 on_progress(count)
-                if done < points and time.monotonic() > self._request.budget.deadline - reserved_s:
+                if (
+                    finished_points < points
+                    and time.monotonic() > self._request.budget.deadline - reserved_s
+                ):
                     measure_pace()
-                    raise self._end_for_now(f"{done} of {points} hand-overs are simulated")
+                    raise self._end_for_now(
+                        f"{finished_points} of {points} hand-overs are simulated"
+                    )
 
             week_tables.make_units(
                 missing,
                 self._request.params,
-                self._taken.workload.jobs,
+                self._replay.workload.jobs,
                 self._paces.bound_executor(self._request.executor, self._request.budget),
                 count_points,
             )
@@ -360,11 +374,11 @@ class LearningRun:
             tables=past,
             note=f"learned from the history of {self._request.cluster}, judged on newer weeks",
         )
-        wanted = [family for family in plan.families if family in families]
+        planned_families = [family for family in plan.families if family in families]
         with self._time_stage("training"):
             trained = candidates.train_candidates(
                 training,
-                wanted,
+                planned_families,
                 self._output,
                 paces=self._paces,
                 deadline=self._request.budget.deadline,
@@ -385,7 +399,7 @@ class LearningRun:
             "judged_handovers": judged.handovers,
             "judged_since": cut,
             "judged_until": newest,
-            "seen": list(judged.seen),
+            "seen": list(judged.familiar),
         }
         return judged
 
@@ -411,7 +425,7 @@ class LearningRun:
         rivals = [name for name in RULES if name in judged.figures]
         champion = f"{MODELS}/{self._request.site_name}"
         # A champion that has learned from these weeks looks too good: the days to come will tell.
-        if champion in judged.figures and champion not in judged.seen:
+        if champion in judged.figures and champion not in judged.familiar:
             rivals.append(champion)
         rival = judged.find_best(rivals)
         figures = (
@@ -434,8 +448,8 @@ class LearningRun:
                 "and there is one challenger at a time.",
             }
         with self._time_stage("final training"):
-            made, target = self._train_final(best, tables, version)
-        dearer = None if target.exists() else candidates.explain_dearer(made)
+            model_folder, target = self._train_final(best, tables, version)
+        dearer = None if target.exists() else candidates.explain_dearer(model_folder)
         if dearer is not None:
             return {
                 "proposed": None,
@@ -443,7 +457,7 @@ class LearningRun:
                 f"weeks {dearer}, so `auto` would not ask it.",
             }
         if not target.exists():
-            move_folder(made, target)
+            move_folder(model_folder, target)
         model = registry.format_model_name(target)
         if standing is None:
             self._start_challenge(model)
@@ -464,8 +478,10 @@ class LearningRun:
 
     def _get_placed(self) -> str | None:
         """Return the model that this run had put forward before it was interrupted."""
-        kept = read_json(self._folder.run / _PLACING)
-        return None if kept is None else f"{MODELS}/{self._request.site_name}/{kept['version']}"
+        placing = read_json(self._folder.run / _PLACING)
+        return (
+            None if placing is None else f"{MODELS}/{self._request.site_name}/{placing['version']}"
+        )
 
     def _find_standing(self) -> str | None:
         with self._request.store.read() as tx:
@@ -482,10 +498,10 @@ class LearningRun:
         the model, and its place among the models of the service."""
         request, run = self._request, self._folder.run
         placing = run / _PLACING
-        kept = keep_stage(placing, lambda: {"version": _find_free(request, version)})
-        target = request.models / request.site_name / str(kept["version"])
-        made = run / "final" / MODELS / request.site_name / target.name
-        if not target.exists() and not made.exists():
+        placement = keep_stage(placing, lambda: {"version": _find_free(request, version)})
+        target = request.models / request.site_name / str(placement["version"])
+        model_folder = run / "final" / MODELS / request.site_name / target.name
+        if not target.exists() and not model_folder.exists():
             family = FamilyName(best.split("/")[1].removeprefix("candidate-"))
             self._check_time_left(family)
             whole = {run / "whole" / f"{s.folder}.npz": table for s, table in tables.items()}
@@ -493,26 +509,26 @@ class LearningRun:
                 week_tables.save_with_twin(table, path)
             note = f"learned from the history of {request.cluster}"
             train_artefact(
-                candidates.build_request(family, whole, made, is_final=True, note=note),
+                candidates.build_request(family, whole, model_folder, is_final=True, note=note),
                 self._output,
                 UntilDeadline(request.executor, request.budget.deadline),
             )
-        return made, target
+        return model_folder, target
 
     def _check_time_left(self, family: FamilyName) -> None:
         """Raises BudgetSpent if the last training is better left to the next run."""
         left_s = self._request.budget.deadline - time.monotonic()
         needed_s = self._paces.estimate_final_s(family, self._plan.units)
-        made_s = self._took.get("tables", 0.0) + self._took.get("training", 0.0)
+        made_s = self._stage_s.get("tables", 0.0) + self._stage_s.get("training", 0.0)
         if is_left_to_next_run(needed_s, left_s=left_s, made_s=made_s):
             raise self._end_for_now(f"{family} is to be trained on all weeks")
 
     def _clean_up(self, plan: RunPlan) -> None:
         """Keep the candidates, and delete what no later run reads."""
-        for made in sorted((self._folder.run / MODELS).glob("candidate-*/*")):
-            if made.is_dir():
-                family = made.parent.name.removeprefix("candidate-")
-                _keep_candidate(made, self._folder.candidates / family)
+        for candidate in sorted((self._folder.run / MODELS).glob("candidate-*/*")):
+            if candidate.is_dir():
+                family = candidate.parent.name.removeprefix("candidate-")
+                _keep_candidate(candidate, self._folder.candidates / family)
         write_json(self._folder.path / _VERDICT, self.build_document())
         week_tables.remove_old_tables(self._folder.path, self._list_all_units(plan))
         self._folder.delete_run()
@@ -545,11 +561,12 @@ def _find_free_path(path: Path) -> Path:
     return free
 
 
-def _keep_candidate(made: Path, kept: Path) -> None:
+def _keep_candidate(candidate: Path, versions_folder: Path) -> None:
     """Keep a candidate beside those of earlier runs, the newest of which stay."""
-    move_folder(made, _find_free_path(kept / made.name))
+    move_folder(candidate, _find_free_path(versions_folder / candidate.name))
     versions = sorted(
-        (path for path in kept.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
+        (path for path in versions_folder.iterdir() if path.is_dir()),
+        key=lambda path: path.stat().st_mtime,
     )
     for old in versions[:-KEPT_VERSIONS]:
         remove_path(old)

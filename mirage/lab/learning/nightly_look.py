@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.learning_lock import hold_learning_lock
 from mirage.database.learning.learning_runs import RunState
 from mirage.database.operations import clusters
 from mirage.domain.time_units import HOUR_S
@@ -15,13 +16,13 @@ from mirage.errors import InputError, MirageError, StoreError
 from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest, NothingToLearn
 from mirage.lab.learning.learning_run import LearningRun
 from mirage.lab.learning.reasons import LearningPast, LearningReason, find_reason
-from mirage.lab.learning.run_folder import AlreadyLearning
 from mirage.lab.learning.settling import read_losses, read_not_asked, settle_models
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 
 Document = dict[str, Any]
 
+_SETTLING = "models are judged on newer days"
 _RUNS_READ = 200
 """Among so many runs the last training is looked for."""
 
@@ -32,10 +33,15 @@ def run_learning(request: LearnRequest, output: StudyOutput) -> Document:
     Raises AlreadyLearning while another run goes on, and MirageError for a fault. Finished stages
     are kept whatever ends the run, and the next run goes on from them.
     """
-    with request.folder.lock():
-        _check_other_hosts(request)
-        with _recording_faults(request, "models are judged on newer days"):
-            settled = settle_models(request, output)
+    with hold_learning_lock(request.store):
+        request.folder.create()
+        try:
+            with _recording_faults(request, _SETTLING):
+                settled = settle_models(request, output)
+        except BudgetSpent as error:
+            run_id = _begin_run(request, _SETTLING)
+            document = {"reason": _SETTLING, "sentence": str(error)}
+            return _finish_run(request, run_id, RunState.INTERRUPTED, document)
         reason = read_reason(request)
         run_id = _begin_run(request, reason.text if reason.is_due else "")
         learning = LearningRun(request, output)
@@ -78,18 +84,20 @@ def _recording_faults(
     """
     try:
         yield
+    except BudgetSpent:  # no fault: the caller ends the run
+        raise
     except KeyboardInterrupt:
-        kept = run_id or _begin_run(request, reason)
+        recorded_id = run_id or _begin_run(request, reason)
         document = build_document() | {"sentence": "The run was interrupted."}
-        _finish_run(request, kept, RunState.INTERRUPTED, document)
+        _finish_run(request, recorded_id, RunState.INTERRUPTED, document)
         raise
     except Exception as error:
         fault = _explain_fault(error)
         # A disk that is full may refuse this, too; the fault itself is what people must read.
         with suppress(StoreError):
-            kept = run_id or _begin_run(request, reason)
+            recorded_id = run_id or _begin_run(request, reason)
             document = build_document() | {"error": str(fault or error)}
-            _finish_run(request, kept, RunState.FAILED, document)
+            _finish_run(request, recorded_id, RunState.FAILED, document)
         if fault is None or fault is error:
             raise
         raise fault from error
@@ -160,22 +168,6 @@ def read_reason(request: LearnRequest) -> LearningReason:
     return find_reason(
         past, forced=request.is_forced, every_days=request.rules.every_days, now=request.now
     )
-
-
-def _check_other_hosts(request: LearnRequest) -> None:
-    """Raises AlreadyLearning if another host learns from this database.
-
-    This host's own runs hold the lock of the folder, so one that is stored as running was killed.
-    """
-    if not request.store.is_shared or request.folder.find_open_run(request.now) is not None:
-        return
-    with request.store.read() as tx:
-        cluster_id = find_cluster_id(tx, request.cluster) or 0
-        newest = next(iter(learning_runs.read_runs(tx, cluster_id, most=1)), None)
-    if newest is None or newest.state is not RunState.RUNNING:
-        return
-    if request.now < newest.begun_at + 2 * request.budget.wall_s:
-        raise AlreadyLearning("another host learns from this database: wait for its end")
 
 
 def _begin_run(request: LearnRequest, reason: str) -> int:

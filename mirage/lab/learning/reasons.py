@@ -42,14 +42,14 @@ class DayLosses:
         measured_at: int = 0,
     ) -> Self:
         """Average losses [E] of hand-overs by day; those without both losses (NaN) are left out."""
-        known = np.isfinite(champion) & np.isfinite(quantile)
-        at = np.asarray(start_point)[known]
+        has_both = np.isfinite(champion) & np.isfinite(quantile)
+        at = np.asarray(start_point)[has_both]
         days, day_of = np.unique(at // DAY_S, return_inverse=True)
-        weights = weigh_by_owner(at, np.asarray(owner)[known])
+        weights = weigh_by_owner(at, np.asarray(owner)[has_both])
         total = np.bincount(day_of, weights, minlength=len(days))
 
         def average(losses: Floats) -> Floats:
-            return np.bincount(day_of, weights * losses[known], minlength=len(days)) / total
+            return np.bincount(day_of, weights * losses[has_both], minlength=len(days)) / total
 
         return cls(
             day=days,

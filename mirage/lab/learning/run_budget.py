@@ -108,8 +108,8 @@ class Paces:
         beside this one."""
         if not budget.is_local:
             return budget.processes
-        beside = budget.memory_gib / self.gib[_PROCESS] - 1
-        return max(1, min(budget.processes, int(beside)))
+        further_processes = budget.memory_gib / self.gib[_PROCESS] - 1
+        return max(1, min(budget.processes, int(further_processes)))
 
     def estimate_tables_s(self, points: int, processes: int) -> float:
         return self.seconds[_TABLES] * points / max(1, processes)
@@ -213,9 +213,13 @@ def plan_run(
     by_memory = _count_fitting_weeks(weeks, units, budget.memory_gib - paces.gib[_TRAINING])
     plan = None
     for count in range(len(families), 0, -1):
-        taken = _fill_budget(units, weeks[:by_memory], families[:count], paces, budget, spent_s)
-        if taken is not None and (plan is None or len(taken.weeks) > len(plan.weeks)):
-            plan = taken
+        candidate_plan = _fill_budget(
+            units, weeks[:by_memory], families[:count], paces, budget, spent_s
+        )
+        if candidate_plan is not None and (
+            plan is None or len(candidate_plan.weeks) > len(plan.weeks)
+        ):
+            plan = candidate_plan
         if plan is not None and len(plan.weeks) >= min(by_memory, ENOUGH_WEEKS):
             break
     if plan is None:
@@ -240,8 +244,8 @@ def _fill_budget(
     for count in range(len(weeks), 0, -1):
         if count_days(weeks[:count]) < FEWEST_DAYS:
             return None
-        taken = [unit for unit in units if unit.week in weeks[:count]]
-        plan = build_plan(taken, families, paces, budget, spent_s)
+        fitting_units = [unit for unit in units if unit.week in weeks[:count]]
+        plan = build_plan(fitting_units, families, paces, budget, spent_s)
         if plan.wall_s <= _MARGIN * budget.wall_s:
             return plan
     return None

@@ -1,34 +1,28 @@
-"""The folder of learning: one run at a time, and the finished stages of the run under way.
+"""The folder of learning, with the finished stages of the run under way.
 
-lock         held by the run under way
 run/         the run under way; a stage's result is a file that is renamed into place
+settle-AT/   the history by which models are judged on the weeks until AT, if time was over
 tables/      episode tables by cluster file, shape of chain and week
 candidates/  models of earlier runs that were not proposed
 shapes.json, pace.json, verdict.json
 """
 
-import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirage.errors import InputError, MirageError
+from mirage.errors import InputError
 from mirage.lab.whole_files import write_whole
 
 OLDEST_RUN_S = 36 * 3600
 """A run that began longer ago is not gone on with: its history is no longer the newest."""
 PACES = "pace.json"
 _BEGUN = "begun.json"
-
-
-class AlreadyLearning(MirageError):
-    """Another run of learning goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +44,12 @@ class RunFolder:
     def history(self) -> Path:
         return self.run / "history.parquet"
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the lock of learning. The kernel gives it back when a process dies.
-
-        Raises AlreadyLearning while another process holds it, and InputError if the folder cannot
-        be written.
-        """
+    def create(self) -> None:
+        """Create the folder if it is not there. Raises InputError if that is impossible."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("a+", encoding="utf-8")
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {error.strerror}") from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                raise AlreadyLearning(
-                    f"another run of learning goes on, process {file.read().strip() or 'unknown'}: "
-                    "wait for its end"
-                ) from None
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
-            yield
+            raise InputError(f"{self.path} cannot be created: {error.strerror}") from error
 
     def open_run(self, now: int) -> dict[str, Any]:
         """Return when and as which version the run under way began; a new run if there is none, or
@@ -105,11 +80,11 @@ class RunFolder:
 
 def keep_stage(file: Path, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the result of a stage: as a file has it, else made now and kept in the file."""
-    kept = read_json(file)
-    if kept is None:
-        kept = dict(make())
-        write_json(file, kept)
-    return kept
+    result = read_json(file)
+    if result is None:
+        result = dict(make())
+        write_json(file, result)
+    return result
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

@@ -1,9 +1,9 @@
 """Judges the challenger and the champion on the hand-overs of newer days, and carries out what
 comes of it."""
 
-import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,10 @@ from mirage.lab.learning.chain_shapes import ChainShape, parse_shapes
 from mirage.lab.learning.deadline import UntilDeadline
 from mirage.lab.learning.forecast_losses import ModelUse, measure_forecasts
 from mirage.lab.learning.history_facts import HistoryFacts, find_covered_until, list_weeks
-from mirage.lab.learning.learn_request import LearnRequest
+from mirage.lab.learning.learn_request import BudgetSpent, LearnRequest
 from mirage.lab.learning.reasons import DayLosses
 from mirage.lab.learning.run_budget import Paces
 from mirage.lab.learning.run_folder import PACES, read_json, write_json
-from mirage.lab.learning.week_tables import TableUnit
 from mirage.lab.site_history import find_cluster_id
 from mirage.lab.study_output import StudyOutput
 from mirage.lab.whole_files import remove_path
@@ -47,7 +46,7 @@ from mirage.provision.learning.model_promoter import ModelPromoter, PromotionMod
 MOST_HANDOVERS = 1000
 """Of the site's own hand-overs so many are replayed."""
 _SETTLED = "settled.json"
-_SCRATCH = "settle-"
+_SNAPSHOT = "settle-"
 _QUANTILE = RULES[1]
 _SAMPLE = 0
 """The owner of sample hand-overs. Owners of chains have numbers from 1."""
@@ -63,8 +62,8 @@ def settle_models(request: LearnRequest, output: StudyOutput) -> list[str]:
     with request.store.read() as tx:
         cluster_id = find_cluster_id(tx, request.cluster)
         last = None if cluster_id is None else job_history.read_last_submission(tx, cluster_id)
-    kept = read_json(request.folder.path / "shapes.json") or {}
-    chosen = parse_shapes(kept, request.params)
+    document = read_json(request.folder.path / "shapes.json") or {}
+    chosen = parse_shapes(document, request.params)
     if cluster_id is None or last is None:
         return []
     promoter = ModelPromoter(
@@ -170,13 +169,10 @@ class _Settling:
         request, mode = self.request, PromotionMode(self.request.rules.promote)
         settled = _Settled()
         sentences = settled.sentences
-        for left in request.folder.path.glob(f"{_SCRATCH}*"):  # by a look that was killed
-            remove_path(left)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=request.folder.path) as name:
-            scratch = Path(name)
+        with self._open_snapshot() as snapshot:
             if champion is not None:
                 since = self._find_champion_since(champion)
-                tables, owners = self._load_tables(since, scratch / CHAMPION)
+                tables, owners = self._load_tables(since, snapshot)
                 if tables:
                     use = self._measure_champion(champion, tables, owners, settled)
                     verdict = judge_champion(self._judge({CHAMPION: champion}, tables, owners))
@@ -184,14 +180,14 @@ class _Settling:
                         verdict, mode=mode, now=request.now
                     )
                     what = "is taken back" if is_taken_back else "stays in use"
-                    asked = f"; {use.explain()}" if use.explain() else ""
-                    sentences.append(f"{champion} {what}: it {verdict.explain()}{asked}.")
+                    use_note = f"; {use.explain()}" if use.explain() else ""
+                    sentences.append(f"{champion} {what}: it {verdict.explain()}{use_note}.")
             if challenge is not None:
                 names = {
                     CHALLENGER: challenge.model,
                     CHAMPION: self._find_usable_champion() or AUTO,
                 }
-                tables, owners = self._load_tables(challenge.proposed_at, scratch / CHALLENGER)
+                tables, owners = self._load_tables(challenge.proposed_at, snapshot)
                 if tables:
                     verdict = judge_challenge(self._judge(names, tables, owners))
                     judgement = self.promoter.settle_challenge(
@@ -201,6 +197,30 @@ class _Settling:
                         f"{challenge.model} was judged ({judgement}): it {verdict.explain()}."
                     )
         return settled
+
+    @contextmanager
+    def _open_snapshot(self) -> Iterator[Path]:
+        """Open the folder of the history by which these weeks are judged.
+
+        It stays if the look is interrupted: jobs in Slurm are known by their input, and the next
+        look goes on with them.
+        """
+        folder = self.request.folder.path
+        snapshot = folder / f"{_SNAPSHOT}{self.covered}"
+        for left in folder.glob(f"{_SNAPSHOT}*"):  # of other weeks
+            if left != snapshot:
+                remove_path(left)
+        # The copy of the jobs names users, whom PrivateData may hide from others.
+        snapshot.mkdir(mode=0o700, exist_ok=True)
+        is_interrupted = False
+        try:
+            yield snapshot
+        except (BudgetSpent, KeyboardInterrupt):
+            is_interrupted = True
+            raise
+        finally:
+            if not is_interrupted:
+                remove_path(snapshot)
 
     def _find_usable_champion(self) -> str | None:
         """Find the champion, if it can be loaded. Without one a challenger has to beat `auto`."""
@@ -284,15 +304,14 @@ class _Settling:
             },
         )
 
-    def _load_tables(self, since: int, scratch: Path) -> tuple[dict[Path, EpisodeTable], Ints]:
+    def _load_tables(self, since: int, snapshot: Path) -> tuple[dict[Path, EpisodeTable], Ints]:
         """Make and load the tables of the days since an instant, and the owner of each hand-over:
         sample hand-overs every six hours, and the site's own. There may be none."""
-        scratch.mkdir()
         request, folder = self.request, self.request.folder.path
-        history = scratch / "history.parquet"
+        history = snapshot / "history.parquet"
         site_replay.export_history(request, history, self.output)
         facts = HistoryFacts.from_file(history)
-        taken = site_replay.load_site_replay(request, history)
+        log_replay = site_replay.load_site_replay(request, history)
         limit_s = self.shapes[0].time_limit_s
         weeks = [
             week for week in list_weeks(facts, limit_s, request.rules.weeks) if week.until > since
@@ -310,24 +329,30 @@ class _Settling:
             week_tables.make_units(
                 missing,
                 request.params,
-                taken.workload.jobs,
+                log_replay.workload.jobs,
                 UntilDeadline(executor, request.budget.deadline),
                 on_progress,
             )
         tables, owners = {}, []
         uids = sorted({uid for starts in own.values() for uid in starts.values()})
         numbers = {uid: number for number, uid in enumerate(uids, start=1)}
-        for shape, table in week_tables.load_shape_tables(samples).items():
+        loaded = week_tables.load_shape_tables(samples)
+        unfinished = loaded.unfinished
+        for shape, table in loaded.by_shape.items():
             newer = _select_since(table, since)
-            tables[scratch / f"{shape.folder}.npz"] = newer
+            tables[snapshot / f"{shape.folder}.npz"] = newer
             owners.append(np.full(len(newer), _SAMPLE))
         for unit in owned:
-            for table in _load_own_table(unit):
-                tables[scratch / f"{unit.shape.folder}-{unit.path.name}"] = table
+            if unit.path.exists():
+                table, left_out = week_tables.load_finished(unit)
+                unfinished += left_out
+                tables[snapshot / f"{unit.shape.folder}-{unit.path.name}"] = table
                 starts = own[unit.shape]
                 owners.append(np.array([numbers[starts[at]] for at in table.start_point.tolist()]))
-        kept = {path: table for path, table in tables.items() if len(table)}
-        return kept, np.concatenate([np.zeros(0), *owners]).astype(np.int64)
+        if unfinished:
+            self.output.warn(week_tables.explain_unfinished(unfinished))
+        judged_tables = {path: table for path, table in tables.items() if len(table)}
+        return judged_tables, np.concatenate([np.zeros(0), *owners]).astype(np.int64)
 
     def _list_own_handovers(self, since: int) -> dict[ChainShape, dict[int, int]]:
         """List the hand-overs of the site's chains of these shapes, the newest ones: the owner's
@@ -363,10 +388,6 @@ def select_own_handovers(
     for _, shape, start, uid in fitting[:most]:
         own[shape][start] = uid
     return own
-
-
-def _load_own_table(unit: TableUnit) -> list[EpisodeTable]:
-    return [EpisodeTable.load(unit.path)] if unit.path.exists() else []
 
 
 def _select_since(table: EpisodeTable, since: int) -> EpisodeTable:

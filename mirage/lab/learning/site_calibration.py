@@ -58,10 +58,10 @@ def renew_calibration(request: LearnRequest, history: Path, left_s: float) -> di
     Return what `fit_cluster` says, and `is_new`; None: nothing is known."""
     folder = request.folder.path
     file, of = folder / _RECORD, week_tables.hash_cluster(request.params)
-    kept = read_json(file) or {}
-    is_fresh = request.now - STANDS_S <= kept.get("at", 0) <= request.now
-    if is_fresh and kept.get("of") == of:
-        return kept | {"is_new": False}
+    stored = read_json(file) or {}
+    is_fresh = request.now - STANDS_S <= stored.get("at", 0) <= request.now
+    if is_fresh and stored.get("of") == of:
+        return stored | {"is_new": False}
     if left_s <= 0 or not is_installed():
         return None
     most_s = min(left_s, request.budget.wall_s / 4)
@@ -81,12 +81,12 @@ def fit_cluster(
     Raises InputError if the file cannot be written.
     """
     begun = time.monotonic()
-    taken = replay.load_replay(history, params)
+    log_replay = replay.load_replay(history, params)
     try:
-        plan = build_default_plan(taken)
-        errors_h = _measure_errors_h(taken, params)
+        plan = build_default_plan(log_replay)
+        errors_h = _measure_errors_h(log_replay, params)
         replay_s = time.monotonic() - begun
-        error = _compare(taken, plan, errors_h)
+        error = _compare(log_replay, plan, errors_h)
         if error is None:
             return _build_result("The cluster file is not fitted to the history: it has no waits.")
         if error.mean_h < LEAST_ERROR_H:
@@ -103,13 +103,13 @@ def fit_cluster(
             )
         # The site's file is imported, so its nodes are known; nodes that were idle were no drains.
         plan = replace(plan, nodes=params.nodes, trials=trials)
-        fitted = calibrate_params(taken, params, plan, search)
+        fitted = calibrate_params(log_replay, params, plan, search)
     except InputError as error:
         return _build_result(f"The cluster file is not fitted to the history: {error}.")
     fitted_errors_h = _measure_errors_h(
-        replay.recompute_cancelled_runs(taken, fitted.params), fitted.params
+        replay.recompute_cancelled_runs(log_replay, fitted.params), fitted.params
     )
-    difference = _compare(taken, plan, fitted_errors_h - errors_h)
+    difference = _compare(log_replay, plan, fitted_errors_h - errors_h)
     if difference is None or not difference.is_cheaper:
         why = "no job can be compared" if difference is None else _explain(difference)
         return _build_result(
@@ -136,27 +136,27 @@ def _build_result(
     }
 
 
-def _measure_errors_h(taken: Replay, params: Params) -> Floats:
+def _measure_errors_h(log_replay: Replay, params: Params) -> Floats:
     """Measure by how many hours each job's wait in the replay differs from that in the log; NaN
     where it cannot be told. One value a job, in the order of the log."""
-    sim = build_simulator(taken, params)
-    run_to_log_end(taken, sim)
-    submit = taken.workload.submit
+    sim = build_simulator(log_replay, params)
+    run_to_log_end(log_replay, sim)
+    submit = log_replay.workload.submit
     window = Window(begin=int(submit.min(initial=0)), end=int(submit.max(initial=0)) + 1)
-    rows = mask_judged_jobs(submit, sim.start, taken.logged, window)
-    return np.where(rows, np.abs(sim.start - taken.logged.start) / HOUR_S, np.nan)
+    rows = mask_judged_jobs(submit, sim.start, log_replay.logged, window)
+    return np.where(rows, np.abs(sim.start - log_replay.logged.start) / HOUR_S, np.nan)
 
 
 def _compare(
-    taken: Replay, plan: CalibrationPlan, difference_h: Floats
+    log_replay: Replay, plan: CalibrationPlan, difference_h: Floats
 ) -> WeighedDifference | None:
     """Compare the errors on the days that were held out: each user has one vote."""
-    submit = taken.workload.submit
+    submit = log_replay.workload.submit
     held_out = Window(begin=plan.until, end=plan.end).mask_submissions(submit)
     rows = held_out & np.isfinite(difference_h)
     if not rows.any():
         return None
-    users = np.unique([job.user for job in taken.workload.jobs], return_inverse=True)[1]
+    users = np.unique([job.user for job in log_replay.workload.jobs], return_inverse=True)[1]
     return WeighedDifference.from_differences(
         submit[rows], users[rows], difference_h[rows], error=_ERROR
     )

@@ -45,21 +45,21 @@ def export_history(request: LearnRequest, path: Path, output: StudyOutput) -> No
 def load_site_replay(request: LearnRequest, history: Path) -> Replay:
     """Load the jobs of a snapshot. Raises InputError if the cluster file has no place for many of
     them, and NothingToLearn if there is no job to replay."""
-    taken = replay.load_replay(history, request.params)
+    log_replay = replay.load_replay(history, request.params)
     unfit = {
-        "ask for more nodes than it has": taken.refused.get(LARGER, 0),
-        "name a partition that it has not": taken.assumed.get(OTHER_PARTITION, 0),
+        "ask for more nodes than it has": log_replay.refused.get(LARGER, 0),
+        "name a partition that it has not": log_replay.assumed.get(OTHER_PARTITION, 0),
     }
     for what, rows in unfit.items():
-        if rows > UNFIT_SHARE * taken.read:
+        if rows > UNFIT_SHARE * log_replay.read:
             raise InputError(
-                f"the cluster file does not fit: {rows:,} of {taken.read:,} jobs {what}. Write "
-                "it anew with `mirage cluster import`, and check that cluster.name is the "
+                f"the cluster file does not fit: {rows:,} of {log_replay.read:,} jobs {what}. "
+                "Write it anew with `mirage cluster import`, and check that cluster.name is the "
                 "cluster of the history"
             )
-    if not taken.workload.jobs:
+    if not log_replay.workload.jobs:
         raise NothingToLearn("No stored job can be replayed.")
-    return taken
+    return log_replay
 
 
 def compare_site_waits(
@@ -71,11 +71,11 @@ def compare_site_waits(
     return {name: asdict(waits) for name, waits in compared.items()}
 
 
-def count_rows(taken: Replay) -> dict[str, Any]:
+def count_rows(log_replay: Replay) -> dict[str, Any]:
     """Count the jobs by what became of them."""
     return {
-        "read": taken.read,
-        "replayed": len(taken.workload),
-        "refused": taken.refused,
-        "assumed": taken.assumed,
+        "read": log_replay.read,
+        "replayed": len(log_replay.workload),
+        "refused": log_replay.refused,
+        "assumed": log_replay.assumed,
     }

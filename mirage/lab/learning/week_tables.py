@@ -19,7 +19,7 @@ from mirage.domain.time_units import DAY_S, HOUR_S
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable, join_tables
 from mirage.judging.table.pair_settings import PairSettings
-from mirage.lab.blocks.block_executor import BlockExecutor, PointsCallback
+from mirage.lab.blocks.block_executor import BlockExecutor, BlockWork, PointsCallback
 from mirage.lab.episodes.generation.builder import EpisodeBuilder, describe_table
 from mirage.lab.episodes.generation.resumable_build import NoEpisodes, TablePlan, build_table
 from mirage.lab.learning.chain_shapes import ChainShape
@@ -64,6 +64,12 @@ class TableUnit:
     def points(self) -> range:
         """The start points, or as many places as there are own hand-overs."""
         return range(len(self.handovers)) if self.handovers else self.settings.start_points
+
+    @property
+    def jobs_until(self) -> int:
+        """The jobs that are submitted until then are replayed: the week's last hand-overs wait
+        among them. Epoch seconds."""
+        return self.week.until + 2 * self.shape.time_limit_s
 
     @property
     def is_made(self) -> bool:
@@ -119,16 +125,48 @@ def make_units(
     missing = {unit.path: unit for unit in units if not unit.is_made}
     for path in missing:
         _make_folder(path.parent)
-    executor.make_blocks(partial(_UnitMaker, params, jobs), missing, on_points)
+    executor.make_blocks(BlockWork(partial(_UnitMaker, params, jobs), missing), on_points)
 
 
-def load_shape_tables(units: Iterable[TableUnit]) -> dict[ChainShape, EpisodeTable]:
+@dataclass(frozen=True, slots=True)
+class LoadedTables:
+    """The finished tables of some weeks, without hand-overs that were not replayed to their end."""
+
+    by_shape: Mapping[ChainShape, EpisodeTable]
+    """The weeks of each shape joined, oldest first."""
+    unfinished: int
+    """The number of hand-overs that are left out."""
+
+
+def load_shape_tables(units: Iterable[TableUnit]) -> LoadedTables:
     """Load the finished tables, and join the weeks of each shape, oldest first."""
     by_shape: dict[ChainShape, list[EpisodeTable]] = {}
+    unfinished = 0
     for unit in sorted(units, key=lambda unit: unit.week.since):
         if unit.path.exists():
-            by_shape.setdefault(unit.shape, []).append(EpisodeTable.load(unit.path))
-    return {shape: _join_weeks(tables) for shape, tables in by_shape.items()}
+            table, left_out = load_finished(unit)
+            unfinished += left_out
+            if len(table):
+                by_shape.setdefault(unit.shape, []).append(table)
+    joined = {shape: _join_weeks(tables) for shape, tables in by_shape.items()}
+    return LoadedTables(joined, unfinished)
+
+
+def load_finished(unit: TableUnit) -> tuple[EpisodeTable, int]:
+    """Load a table without the hand-overs of which a successor starts after the replayed jobs, and
+    count these: the queue only empties there, so their waits are too short."""
+    table = EpisodeTable.load(unit.path)
+    finished = np.flatnonzero(compute_known_at(table) <= unit.jobs_until)
+    about = replace(table.metadata, beyond_trace=0)
+    return table.select_episodes(finished, about), len(table) - len(finished)
+
+
+def explain_unfinished(handovers: int) -> str:
+    """Return why so many hand-overs are not learned from."""
+    return (
+        f"{handovers} hand-overs are left out: their successors start after the jobs among which "
+        "their week is replayed, so their waits would be too short."
+    )
 
 
 def split_newest(table: EpisodeTable, cut: int) -> tuple[EpisodeTable, EpisodeTable]:
@@ -161,15 +199,15 @@ def choose_cut(until: int, days: int) -> int:
 def remove_old_tables(folder: Path, units: Iterable[TableUnit]) -> None:
     """Remove the tables of other cluster files, of shapes that are not learned for any more, and of
     weeks that are too old."""
-    kept = {unit.path.stem for unit in units}
+    table_names = {unit.path.stem for unit in units}
     folders = {unit.path.parent for unit in units}
-    for made in (folder / "tables").glob("*/*"):
-        if made not in folders:
-            shutil.rmtree(made, ignore_errors=True)
+    for shape_folder in (folder / "tables").glob("*/*"):
+        if shape_folder not in folders:
+            shutil.rmtree(shape_folder, ignore_errors=True)
             continue
-        for file in made.iterdir():
+        for file in shape_folder.iterdir():
             # Those of own hand-overs are called by their week, too.
-            if file.name.lstrip(".").split(".")[0] not in kept:
+            if file.name.lstrip(".").split(".")[0] not in table_names:
                 remove_path(file)
 
 
@@ -200,11 +238,8 @@ class _UnitMaker:
 def select_segment(jobs: Sequence[SimJob], unit: TableUnit) -> Sequence[SimJob]:
     """Select the jobs that the replay of a week needs: those before it, by which the queue builds
     up, and those among which its last hand-overs wait."""
-    since, until = (
-        unit.week.since - BEFORE_S,
-        unit.week.until + 2 * unit.shape.time_limit_s,
-    )
-    first, last = (bisect_left(jobs, at, key=lambda job: job.submit) for at in (since, until))
+    span = (unit.week.since - BEFORE_S, unit.jobs_until)
+    first, last = (bisect_left(jobs, at, key=lambda job: job.submit) for at in span)
     return jobs[first:last]
 
 

@@ -19,24 +19,24 @@ _FILE = "history.parquet"
 
 
 def export_window(
-    site: SiteHistory, folder: Path, asked: ReportOptions, output: StudyOutput
+    site: SiteHistory, folder: Path, options: ReportOptions, output: StudyOutput
 ) -> JobLog:
     """Write the stored jobs that the report's window needs as a trace in `folder`."""
 
     def choose_since(last: int) -> int:
-        until = last if asked.until is None else parse_instant(asked.until, "--until")
-        return max(0, parse_since(asked.since, until) - BEFORE_S)
+        until = last if options.until is None else parse_instant(options.until, "--until")
+        return max(0, parse_since(options.since, until) - BEFORE_S)
 
     return site.export_log(folder / _FILE, choose_since, output)
 
 
-def count_released_while_away(site: SiteHistory, asked: ReportOptions) -> int:
+def count_released_while_away(site: SiteHistory, options: ReportOptions) -> int:
     """Count the window's hand-overs that Slurm released by a plan while Mirage was away."""
     with site.store.read() as tx:
         until = int(time.time())
-        if asked.until is not None:
-            until = parse_instant(asked.until, "--until")
-        since = parse_since(asked.since, until)
+        if options.until is not None:
+            until = parse_instant(options.until, "--until")
+        since = parse_since(options.since, until)
         span = OutcomeSpan(cluster_id=site.find_cluster_id(tx) or 0, since=since, until=until)
         return handover_outcomes.count_while_away(tx, span)
 

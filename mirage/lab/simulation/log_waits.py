@@ -15,7 +15,7 @@ from mirage.simulator.types import Params
 
 
 def compare_waits(
-    taken: Replay, params: Params, since: Mapping[str, int]
+    replay: Replay, params: Params, since: Mapping[str, int]
 ) -> Mapping[str, LogWaits]:
     """Replay the log, and compare the mean waits of each partition of `since`.
 
@@ -23,18 +23,18 @@ def compare_waits(
     nothing of the site where the replay waits for other spans than the site's jobs did. A partition
     is left out if none of its jobs can be compared.
     """
-    submit, sim = taken.workload.submit, build_simulator(taken, params)
-    run_to_log_end(taken, sim)
-    partitions = np.array([get_partition(job, params).name for job in taken.workload.jobs])
+    submit, sim = replay.workload.submit, build_simulator(replay, params)
+    run_to_log_end(replay, sim)
+    partitions = np.array([get_partition(job, params).name for job in replay.workload.jobs])
     compared = {}
     for name, begin in since.items():
         window = Window(begin=begin, end=int(submit.max()) + 1)
-        rows = mask_judged_jobs(submit, sim.start, taken.logged, window)
-        rows &= (partitions == name) & _mask_prompt_jobs(taken)
+        rows = mask_judged_jobs(submit, sim.start, replay.logged, window)
+        rows &= (partitions == name) & _mask_prompt_jobs(replay)
         if rows.any():
             logged_s, replayed_s = (
                 np.maximum(start[rows] - submit[rows], 0)
-                for start in (taken.logged.start, sim.start)
+                for start in (replay.logged.start, sim.start)
             )
             compared[name] = LogWaits(
                 partition=name,
@@ -45,6 +45,6 @@ def compare_waits(
     return compared
 
 
-def _mask_prompt_jobs(taken: Replay) -> Flags:
+def _mask_prompt_jobs(replay: Replay) -> Flags:
     """The jobs that no dependency, hold or begin time kept waiting, as far as the log tells."""
-    return taken.logged.eligible - taken.workload.submit <= MINUTE_S
+    return replay.logged.eligible - replay.workload.submit <= MINUTE_S

@@ -1,1 +1,1 @@
-"""Policies that need no training, what decides in another's place, and the boundary of lateness."""
+"""Rules without training: leads, pins, the expected cost of a release, and a chain's bounds."""

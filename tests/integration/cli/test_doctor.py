@@ -4,7 +4,10 @@ import json
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,6 +17,7 @@ from mirage.config.settings import Settings
 from mirage.shipped_files import get_data_dir
 from tests.support.fixtures.sack import FakeSackd
 from tests.support.mirage_process import QuietSlurm, configured, run, serving
+from tests.support.paths import CHECKOUT
 from tests.support.training.committed import save
 
 GOOD, WARNING, FAULT = Severity.GOOD, Severity.WARNING, Severity.FAULT
@@ -178,6 +182,29 @@ def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
         (found,) = host_checks.check_account(tmp_path)
         assert found.verdict is WARNING
         assert f"{tmp_path} is nobody's" in found.told
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="gives a directory to a group, and becomes its member"
+)
+@pytest.mark.parametrize(("mode", "told"), [(0o2775, ""), (0o755, "is root's")])
+def test_a_volume_of_root_s_is_the_account_s_if_the_account_may_write(mode: int, told: str) -> None:
+    with TemporaryDirectory() as folder:
+        os.chown(folder, 0, 6480)
+        Path(folder).chmod(mode)
+        program = (
+            "import pathlib, sys; from mirage.cli.doctor import host_checks; "
+            "print([f.told for f in host_checks.check_account(pathlib.Path(sys.argv[1]))])"
+        )
+        words = ["setpriv", "--reuid=6480", "--regid=6480", "--clear-groups", sys.executable]
+        done = subprocess.run(
+            [*words, "-c", program, folder],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert (told in done.stdout) if told else done.stdout == "[]\n"
 
 
 def test_what_looks_each_night_for_something_to_learn_is_said() -> None:

@@ -1,6 +1,5 @@
 """`mirage learn` as a process: from the accounting of some weeks to a verdict, and what ends it."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from mirage.database.learning import challenges, learning_runs
+from mirage.database.learning.learning_lock import hold_learning_lock
 from mirage.database.learning.learning_runs import LearningRun, RunState
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
@@ -69,8 +69,12 @@ def told(answer: Answer) -> dict[str, Any]:
     return document
 
 
+def open_store(folder: Path) -> closing[Store]:
+    return closing(Store(f"sqlite:///{folder}/state/mirage.db"))
+
+
 def list_runs(folder: Path) -> list[LearningRun]:
-    with closing(Store(f"sqlite:///{folder}/state/mirage.db")) as store, store.read() as tx:
+    with open_store(folder) as store, store.read() as tx:
         (cluster_id,) = clusters.list_cluster_names(tx)
         return learning_runs.read_runs(tx, cluster_id, most=99)
 
@@ -280,15 +284,12 @@ def test_a_replay_that_does_not_follow_the_log_proposes_nothing(tmp_path: Path) 
 
 
 def test_one_run_goes_on_at_a_time(tmp_path: Path, log: str) -> None:
+    """Also if the runs work in folders of their own."""
     folder = make_site(tmp_path / "site", log)
-    (folder / "state/learn").mkdir()
-    with (folder / "state/learn/lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        held.write("4711")
-        held.flush()
-        answer = mirage(folder, "learn")
+    with open_store(folder) as store, hold_learning_lock(store):
+        answer = mirage(folder, "learn", "--folder", str(tmp_path / "other"))
     assert answer.code == 1
-    assert "another run of learning goes on, process 4711" in answer.err
+    assert f"another run of learning goes on (mirage learn, process {os.getpid()} on" in answer.err
     assert list_runs(folder) == []
 
 

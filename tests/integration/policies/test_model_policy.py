@@ -17,7 +17,14 @@ from mirage.judging import policy_runner
 from mirage.lab.training.dataset import Rows
 from mirage.observation import spec
 from mirage.policies import registry
-from mirage.policies.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
+from mirage.policies.models.artefact import (
+    CARD,
+    GRAPH,
+    MOST_STRANGE,
+    NOT_IN_TABLES,
+    STRANGE_BY,
+    Artefact,
+)
 from mirage.policies.models.model_policy import ModelPolicy
 from mirage.policies.models.unavailable_model import UnavailableModel
 from mirage.policies.rules.release_cost import ReleaseCosts
@@ -167,6 +174,21 @@ def test_what_no_table_has_a_model_is_shown_as_it_has_learned_it(
     assert decision == like_it
     assert decision.policy == "models/made/1"
     assert (observation == before).all()
+
+
+def test_a_few_strange_numbers_are_shown_as_near_as_it_is_asked_about(served: ModelPolicy) -> None:
+    """The median wait of an ordinary week may be one that no week before had."""
+    names = ("waited_p50", "waited_like_p90", "plan_wait", "ahead_machine_time")
+    places = [spec.PLACES[name] for name in names]
+    learned = served.artefact.training_range
+    near, far = known().copy(), known().copy()
+    near[places[:MOST_STRANGE]] = learned.high[places[:MOST_STRANGE]] + STRANGE_BY
+    far[places[:MOST_STRANGE]] = learned.high[places[:MOST_STRANGE]] + 5.0
+    decision = served.decide(seen(far))
+    assert decision == served.decide(seen(near))
+    assert "is expected to cost" in decision.reason
+    far[places] = learned.high[places] + 5.0
+    assert "far from all" in served.decide(seen(far)).reason
 
 
 def test_a_served_model_loads_nothing_that_only_training_needs(folder: Path) -> None:

@@ -68,10 +68,10 @@ def write_sacct(
     workload = Workload.from_jobs(params, jobs)
     sim = Simulator(params, workload, now=MONDAY - 1)
     sim.run_out()
-    gone = {day for days in without for day in days}
+    missing_days = {day for days in without for day in days}
     rows = [_HEADER]
     for job, start, end in zip(workload.jobs, sim.start.tolist(), sim.end.tolist(), strict=True):
-        if (job.submit - MONDAY) // DAY_S in gone:
+        if (job.submit - MONDAY) // DAY_S in missing_days:
             continue
         state, ended = ("COMPLETED", end) if accounted else ("RUNNING", "Unknown")
         times = f"{job.submit}|{job.submit}|{start}|{ended}"

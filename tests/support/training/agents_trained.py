@@ -75,10 +75,12 @@ def fit(agent_plan: AgentPlan, folder: Path, trajectories: Trajectories | None =
     )
 
 
-def choose_instants(net: Net, seen: Trajectories, price: float, made: AgentPlan) -> Ints:
+def choose_instants(
+    net: Net, trajectories: Trajectories, price: float, agent_plan: AgentPlan
+) -> Ints:
     """Choose the decision [E] at which the network frees each successor; the last for never."""
-    tensors = TrainingTensors.from_trajectories(seen, made.part)
-    advantages = training_tensors.compute_advantages(net, tensors, (price,), made.unit)
+    tensors = TrainingTensors.from_trajectories(trajectories, agent_plan.part)
+    advantages = training_tensors.compute_advantages(net, tensors, (price,), agent_plan.unit)
     return find_first_free(advantages[0] > 0.0)
 
 

@@ -13,7 +13,7 @@ def test_what_is_missing_is_named_with_what_brings_it() -> None:
     assert "the environment has no sklearn, xgboost." in told
     assert "run `/opt/mirage/venv/bin/pip install 'mirage-provisioner[trees]'`" in told
     packaged = learn_schedule_checks.describe_missing(["sklearn"], "/usr/lib/mirage")
-    assert "run `apt install ./mirage-learn_VERSION_amd64.deb`" in packaged
+    assert "install the package mirage-learn of the same build as mirage" in packaged
 
 
 def test_learning_that_is_off_is_no_fault() -> None:

@@ -3,11 +3,12 @@
 from typing import Any, get_type_hints
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import ArrayTasks, Job, JobId, JobState
-from mirage.domain.snapshot import UNKNOWN, Node, Queue, compute_waits_s
+from mirage.domain.snapshot import UNKNOWN, Node, Queue, Snapshot, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
 from tests.support.jobs import make_job
 
@@ -64,12 +65,26 @@ def test_pending_and_running_tell_the_jobs_apart() -> None:
     assert queue.running_mask.tolist() == [False, True, False, False]
 
 
-def test_only_nodes_that_take_jobs_are_usable() -> None:
-    def node(state: str) -> Node:
-        return Node(name="n1", partitions=(), state=state, cpus=1, cpus_used=0, gpus=0, gpus_used=0)
+def make_node(name: str, *partitions: str, state: str = "idle", cpus_used: int = 0) -> Node:
+    return Node(
+        name=name,
+        partitions=partitions,
+        state=state,
+        cpus=8,
+        cpus_used=cpus_used,
+        gpus=0,
+        gpus_used=0,
+    )
 
-    assert all(node(s).is_usable for s in ("idle", "mixed", "allocated", "completing", "planned"))
-    assert not any(node(s).is_usable for s in ("down", "drained", "draining", "reserved", "maint"))
+
+@pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "planned"])
+def test_a_node_that_takes_jobs_is_usable(state: str) -> None:
+    assert make_node("n1", state=state).is_usable
+
+
+@pytest.mark.parametrize("state", ["down", "drained", "draining", "reserved", "maint"])
+def test_a_node_that_takes_no_jobs_is_not_usable(state: str) -> None:
+    assert not make_node("n1", state=state).is_usable
 
 
 def test_columns_of_waits_say_what_jobs_say() -> None:
@@ -88,3 +103,19 @@ def test_columns_of_waits_say_what_jobs_say() -> None:
     queue = Queue.from_jobs(2000, jobs)
     found = compute_waits_s(queue.start, queue.submit, queue.eligible)
     assert found.tolist() == [job.wait_s or 0 for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("partition", "free"),
+    [("gpu", 2), ("cpu", 2), ("gpu,cpu", 3), ("big", 1), ("", 3), ("none", 0)],
+)
+def test_free_nodes_are_usable_empty_and_of_a_named_partition(partition: str, free: int) -> None:
+    nodes = (
+        make_node("n1", "gpu"),
+        make_node("n2", "gpu", "cpu"),
+        make_node("n3", "cpu", "big"),
+        make_node("n4", "gpu", state="mixed", cpus_used=1),
+        make_node("n5", "gpu", state="drained"),
+    )
+    snapshot = Snapshot(queue=Queue.from_jobs(0, []), nodes=nodes)
+    assert snapshot.count_free_nodes(partition) == free

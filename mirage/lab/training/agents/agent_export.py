@@ -37,13 +37,13 @@ class _ServingNet(nn.Module):
         now: Tensor,
         price: Tensor,
         window: Tensor | None = None,
-        known: Tensor | None = None,
+        known_steps: Tensor | None = None,
     ) -> Tensor:
         """Return the advantage [R, 1]."""
-        if window is None or known is None:
+        if window is None or known_steps is None:
             past, mask = now[:, None][:, :0], now[:, :0]
         else:
-            past, mask = split_windows(window, known, self._part)
+            past, mask = split_windows(window, known_steps, self._part)
         answer: NetOutput = self.net(NetInput(now, past, mask), price[:, 0])
         hours = self.net.unit_h * (answer.free - answer.hold)
         return (answer.preference if self._unit is AdvantageUnit.LOG_ODDS else hours)[:, None]

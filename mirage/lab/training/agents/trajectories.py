@@ -92,10 +92,12 @@ class Trajectories:
         return past.reshape(len(mask), parts, features), mask
 
 
-def split_windows(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
-    """Compute `NetInput.past` and `NetInput.known` from windows [R, WINDOW, F] and [R, WINDOW]."""
+def split_windows(
+    window: torch.Tensor, known_steps: torch.Tensor, part: int
+) -> tuple[torch.Tensor, ...]:
+    """Compute `NetInput.past` and `NetInput.mask` from windows [R, WINDOW, F] and [R, WINDOW]."""
     parts = window.shape[1] // part
-    masks = known.reshape(-1, parts, part)
+    masks = known_steps.reshape(-1, parts, part)
     count = masks.sum(2)
     masked = window.reshape(-1, parts, part, window.shape[2]) * masks[..., None]
     return masked.sum(2) / count.clamp(min=1.0)[..., None], (count > 0.0).to(window.dtype)

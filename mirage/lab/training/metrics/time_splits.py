@@ -1,7 +1,5 @@
-"""Splits episodes by time: training data lies wholly before the judged episodes, or apart from
-them."""
+"""Splits episodes by time: training data lies wholly before the judged episodes."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -38,17 +36,6 @@ def split_newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
     these begin."""
     judged = np.flatnonzero(rows.as_logged)
     return _split_before_window(rows, judged[round((1.0 - share) * len(judged)) :])
-
-
-def split_into_blocks(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
-    """Yield masks [E] of each block of consecutive episodes, and of the episodes that share no
-    time with it (cross-fitting)."""
-    block_of: Ints = np.arange(len(rows)) * blocks // max(1, len(rows))
-    for block in range(blocks):
-        is_inside = block_of == block
-        begins, ends = rows.start_point[is_inside].min(), rows.known_at[is_inside].max()
-        is_apart = (rows.known_at <= begins) | (rows.start_point >= ends)
-        yield _ensure_enough(is_apart & ~is_inside, is_inside)
 
 
 def _split_before_window(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:

@@ -1,2 +1,1 @@
-"""Policies that are trees: random forest and xgboost, their threshold for freeing, and their ONNX
-graph."""
+"""Policies that are trees: random forest and xgboost, their forecast, and their ONNX graph."""

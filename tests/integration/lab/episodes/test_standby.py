@@ -1,15 +1,13 @@
-"""Standbys moved in a live simulator, and chains among the jobs of a log."""
+"""Standbys moved in a live simulator."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.ports import Policy, SimplePolicy
 from mirage.history.workloads import synthetic
-from mirage.lab.episodes.chains.chain_replay import ChainReplay, ChainSlot
 from mirage.lab.episodes.chains.standby import (
     NO_WAITS,
     SimulatedHandover,
@@ -18,7 +16,7 @@ from mirage.lab.episodes.chains.standby import (
     run_handover,
 )
 from mirage.policies.rules.lead_rules import AtOnce, Reactive
-from mirage.policies.rules.pinning import Pin, PinThenFree
+from mirage.policies.rules.pinning import Pin
 from mirage.simulator.packing.workload import Workload
 from mirage.simulator.simulator import Simulator
 from mirage.simulator.types import (
@@ -150,52 +148,3 @@ def test_the_view_shows_position_plan_and_nodes() -> None:
     assert record is not None
     assert record.dependencies == build_afterany(predecessor)
     assert record.node_list == ()
-
-
-def replay(policy: Policy, run_s: int = 8 * HOUR) -> ChainReplay:
-    """Two users with two chains of three links each, on nodes of their own beside the log's."""
-    params = Params(nodes=NODES + 3)
-    first = synthetic.EPOCH + 12 * DAY
-    job = SimJob(nodes=1, exclusive=True, time_limit_s=8 * HOUR, run_s=8 * HOUR)
-    slots = tuple(
-        ChainSlot(first=first + i * 5000, job=replace(job, nodes=i + 1, user=f"u{i}"), chains=2)
-        for i in range(2)
-    )
-    made = ChainReplay(
-        params,
-        Workload.from_jobs(params, jobs()),
-        slots,
-        policy,
-        lambda *_: run_s,
-        first + 9 * DAY,
-        links=3,
-    )
-    made.run()
-    return made
-
-
-def test_chains_follow_each_other_link_by_link() -> None:
-    made = replay(Reactive())
-    places = [(r.slot, r.chain, r.link) for r in made.runs]
-    assert sorted(places) == [(s, c, k) for s in range(2) for c in range(2) for k in range(3)]
-    ends = {(r.slot, r.chain, r.link): r.end for r in made.runs}
-    for run in made.runs:
-        assert run.start is not None
-        assert run.end == run.start + 8 * HOUR
-        if run.link:
-            before = ends[run.slot, run.chain, run.link - 1]
-            assert before is not None
-            assert run.start >= before
-
-
-@pytest.mark.parametrize("run_s", [8 * HOUR, 5000], ids=["to the limit", "early"])
-def test_pinned_chains_wait_less_than_plain_ones(run_s: int) -> None:
-    def gaps(made: ChainReplay) -> list[int]:
-        by_job = {r.job_id: r for r in made.runs}
-        behind = [(r, by_job[r.standby.predecessor]) for r in made.runs if r.standby]
-        return [(after.start or 0) - (before.end or 0) for after, before in behind]
-
-    reactive, pinned = gaps(replay(Reactive(), run_s)), gaps(replay(PinThenFree(), run_s))
-    assert len(reactive) == len(pinned) == 8
-    assert np.mean(pinned) < np.mean(reactive)
-    assert min(pinned) >= 0

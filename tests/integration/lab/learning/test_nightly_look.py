@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,13 @@ from mirage.database.schema.tables import notices
 from mirage.domain.chain import ChainId, LinkState
 from mirage.errors import InputError
 from mirage.judging.table.episode_table import EpisodeTable
+from mirage.lab.blocks import block_task
+from mirage.lab.blocks.block_executor import BlockWork, Part, PointsCallback
 from mirage.lab.learning import candidates, week_tables
+from mirage.lab.learning.chain_shapes import ChainShape
 from mirage.lab.learning.nightly_look import read_reason
-from mirage.lab.learning.run_folder import move_folder
+from mirage.lab.learning.run_budget import Budget
+from mirage.lab.learning.run_folder import move_folder, write_json
 from mirage.lab.learning.settling import settle_models
 from mirage.lab.training.artefact_training import train_artefact
 from mirage.lab.training.trainers import FamilyName
@@ -36,6 +40,7 @@ from tests.support.chains import make_chain, make_link
 from tests.support.episodes.tables import DAY_S, MONDAY
 from tests.support.learning.site import SILENT, Site, open_site
 from tests.support.learning.site_log import LONG_S, build_params
+from tests.support.training.committed import save
 
 DAYS = 29
 MODEL, WORSE = "models/site-lab/1", "models/site-lab/2"
@@ -350,12 +355,53 @@ def test_a_folder_of_models_that_cannot_be_written_is_said_before_the_long_work(
             site.look(2, models=tmp_path / "file" / "models")
 
 
-def test_a_run_of_a_shared_database_is_one_of_all_hosts(tmp_path: Path) -> None:
-    with open_site(tmp_path) as site, site.store.begin() as tx:
-        cluster_id = clusters.ensure_cluster(tx, "lab")
-        learning_runs.begin_run(tx, cluster_id, at=MONDAY, reason="no model")
+def test_a_run_that_is_stored_as_running_was_killed(tmp_path: Path) -> None:
     with open_site(tmp_path) as site:
+        with site.store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, "lab")
+            learning_runs.begin_run(tx, cluster_id, at=MONDAY, reason="no model")
         site.log_days(2)
-        # SQLite is of one host, whose lock is free: the run that is stored was killed.
         assert site.look(2)["state"] == "nothing-to-do"
         assert site.list_states() == [RunState.NOTHING_TO_DO, RunState.INTERRUPTED]
+
+
+@dataclass(slots=True)
+class FullCluster:
+    """An executor whose jobs wait in Slurm for ever."""
+
+    folder: Path
+    works: list[str] = field(default_factory=list)
+    """By which the jobs of each call are known again."""
+    is_local: bool = False
+
+    def make_blocks(self, work: BlockWork[Part], on_points: PointsCallback) -> None:
+        self.works.append(block_task.save_input(self.folder, work.create_maker).name)
+        while True:
+            on_points(0)
+
+
+def test_a_budget_that_ends_while_models_are_judged_is_no_fault_and_the_next_look_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Jobs that came meanwhile do not change what the jobs in Slurm were given."""
+    cluster = FullCluster(tmp_path / "shared")
+    over = Budget(wall_s=0.0, memory_gib=4, processes=2, is_local=False)
+    shape = ChainShape(partition="", nodes=2, time_limit_s=LONG_S)
+    with open_site(tmp_path) as site:
+        save(site.folder / MODEL)
+        (site.folder / "learn").mkdir()
+        shapes = {"at": MONDAY + DAYS * DAY_S, "shapes": [shape.build_document()], "notes": []}
+        write_json(site.folder / "learn/shapes.json", shapes)
+        with site.store.begin() as tx:
+            cluster_id = clusters.ensure_cluster(tx, "lab")
+            began = MONDAY + DAYS * DAY_S
+            challenges.start_challenge(tx, cluster_id, model=MODEL, champion=None, at=began)
+        for day in (22, 23):
+            site.log_days(DAYS + day)
+            look = site.look(DAYS + day, rules=UNTRAINED, executor=cluster, budget=over)
+            assert look["state"] == "interrupted"
+            assert look["sentence"] == "The budget of time is spent, and the next run goes on."
+            assert look["reason"] == "models are judged on newer days"
+        assert site.list_states() == [RunState.INTERRUPTED] * 2
+    first, second = cluster.works
+    assert first == second

@@ -1,5 +1,6 @@
 """Tables of single weeks: they do not depend on what is stored later, and join to one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_table_whose_twin_is_missing_is_kept_and_asked_about(
 
 
 def test_weeks_are_joined_oldest_first_with_the_twins_answers(units: list[TableUnit]) -> None:
-    (table,) = week_tables.load_shape_tables(units).values()
+    (table,) = week_tables.load_shape_tables(units).by_shape.values()
     parts = [EpisodeTable.load(unit.path) for unit in reversed(units)]
     assert (table.start_point == np.concatenate([p.start_point for p in parts])).all()
     assert (table.metadata.since, table.metadata.until) == (FIRST.since, SECOND.until)
@@ -80,7 +81,7 @@ def test_weeks_are_joined_oldest_first_with_the_twins_answers(units: list[TableU
 def test_what_is_learned_from_was_known_before_what_is_judged(
     units: list[TableUnit], tmp_path: Path
 ) -> None:
-    (table,) = week_tables.load_shape_tables(units).values()
+    (table,) = week_tables.load_shape_tables(units).by_shape.values()
     cut = int(table.start_point[len(table) - 3])
     past, later = week_tables.split_newest(table, cut)
     assert (compute_known_at(past) <= cut).all()
@@ -93,6 +94,36 @@ def test_what_is_learned_from_was_known_before_what_is_judged(
     for i in range(3):
         whole, part = table.get_started_jobs(len(table) - 3 + i), loaded.get_started_jobs(i)
         assert (whole.at == part.at).all()
+
+
+def test_hand_overs_that_outlast_the_replayed_jobs_are_left_out(
+    tmp_path: Path, jobs: list[SimJob]
+) -> None:
+    """Of a week at whose end so many jobs wait that the successors start among no later ones."""
+    crowd = [
+        replace(
+            jobs[0],
+            job_id=10**6 + n,
+            submit=FIRST.until - DAY_S,
+            nodes=8,
+            time_limit_s=LONG_S,
+            run_s=LONG_S,
+        )
+        for n in range(24)
+    ]
+    crowded = sorted([*jobs, *crowd], key=lambda job: job.submit)
+    (unit,) = make(tmp_path, crowded, FIRST)
+    whole = EpisodeTable.load(unit.path)
+    is_finished = compute_known_at(whole) <= FIRST.until + 2 * LONG_S
+    assert 0 < is_finished.sum() < len(whole)
+    loaded = week_tables.load_shape_tables([unit])
+    (table,) = loaded.by_shape.values()
+    assert table.start_point.tolist() == whole.start_point[is_finished].tolist()
+    assert loaded.unfinished == len(whole) - len(table)
+    assert whole.metadata.beyond_trace > 0
+    assert table.metadata.beyond_trace == 0
+    assert table.twins is not None
+    assert len(table.twins.quantile_s) == len(table)
 
 
 def test_own_hand_overs_are_replayed_where_they_began(tmp_path: Path, jobs: list[SimJob]) -> None:

@@ -26,16 +26,6 @@ def test_the_newest_are_held_back() -> None:
     assert ROWS.known_at[earlier].max() <= ROWS.start_point[newest].min()
 
 
-def test_blocks_share_no_time_with_what_is_learned_from() -> None:
-    seen = 0
-    for learned, block in time_splits.split_into_blocks(ROWS, 4):
-        begins, ends = ROWS.start_point[block].min(), ROWS.known_at[block].max()
-        overlaps = (ROWS.start_point < ends) & (ROWS.known_at > begins)
-        assert not (learned & overlaps).any()
-        seen += int(block.sum())
-    assert seen == len(ROWS)
-
-
 def test_other_loads_are_learned_from_and_nobody_is_judged_by_them() -> None:
     others = [at_load(queue_table(40, seed=n), load) for n, load in ((5, 0.8), (6, 1.2))]
     mixed = Rows.from_tables([queue_table(120), *others], every=6)
@@ -56,5 +46,3 @@ def test_too_few_episodes_are_refused() -> None:
     few = Rows.from_tables([queue_table(6)])
     with pytest.raises(InputError, match="too few episodes"):
         time_splits.split_rolling(few, 3)
-    with pytest.raises(InputError, match="too few episodes"):
-        list(time_splits.split_into_blocks(few, 4))
