@@ -1,4 +1,9 @@
-"""Makes text of users and of Slurm safe for a terminal and for one line of a log."""
+"""Makes text of users and of Slurm safe for a terminal and for one line of a log.
+
+The client has the same rule (slurm_plugin/mirage_slurm/client/printable.py); this core loads no
+module of the client, since a checkout uses its own copy of it, which mirage.config finds. One test
+asks both.
+"""
 
 import unicodedata
 

@@ -1,19 +1,18 @@
 """Stores for a day which requests were done under an Idempotency-Key: a digest of each, no more.
 
-Also, for two hours, which credentials of MUNGE and SACK were accepted: each counts once.
+Also, until they expire, which credentials of MUNGE and SACK were accepted: each counts once.
 """
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import ColumnElement, and_, delete, or_, select
 
 from mirage.database.schema.engine import Transaction
 from mirage.database.schema.tables import idempotency_keys as table
 from mirage.database.schema.upsert import build_insert, put_row_if_absent
 
 KEEP_S = 86400
-CREDENTIAL_S = 2 * 3600
-"""Twice the longest life that munged gives a credential (munge(1), --ttl)."""
 _CREDENTIAL = "munge:"
-"""Stands before the digest of a credential. Before a key stands its cluster's number."""
+"""Stands before the digest of a credential, whose `at` is the last second in which it is
+remembered. Before a key stands its cluster's number."""
 MOST_KEYS_PER_USER = 100
 """The most keys of one user, some 30 KB. A new key replaces the oldest. A repeat comes within
 minutes, and a wrapped sbatch in a loop uses one key for each chain."""
@@ -72,19 +71,23 @@ def _drop_surplus_keys(tx: Transaction, cluster_id: int, uid: int, key: str, now
     tx.execute(delete(table).where(is_own_row, table.c.key.in_(surplus_keys)))
 
 
-def claim_credential(tx: Transaction, uid: int, digest: str, now: int) -> bool:
-    """Return whether no service of this database has accepted the user's credential before."""
-    is_expired = (
-        table.c.uid == uid,
-        table.c.key.startswith(_CREDENTIAL),
-        table.c.at <= now - CREDENTIAL_S,
-    )
+def claim_credential(tx: Transaction, uid: int, digest: str, *, kept_until: int, now: int) -> bool:
+    """Return whether no service of this database has accepted the user's credential before.
+
+    `kept_until`: the last second (epoch) in which the credential is remembered. The caller bounds
+    how many of one user are remembered at once.
+    """
+    is_expired = (table.c.uid == uid, _is_used_up(now))
     expired_keys = select(table.c.key).where(*is_expired).with_for_update(skip_locked=True)
     tx.execute(delete(table).where(table.c.uid == uid, table.c.key.in_(expired_keys)))
-    values = {"uid": uid, "key": _CREDENTIAL + digest, "fingerprint": "", "at": now}
+    values = {"uid": uid, "key": _CREDENTIAL + digest, "fingerprint": "", "at": kept_until}
     return put_row_if_absent(tx, table, values, key=["uid", "key"])
 
 
+def _is_used_up(now: int) -> ColumnElement[bool]:
+    return and_(table.c.key.startswith(_CREDENTIAL), table.c.at < now)
+
+
 def forget_expired_keys(tx: Transaction, now: int) -> None:
-    """Delete the expired keys of all users."""
-    tx.execute(delete(table).where(table.c.at <= now - KEEP_S))
+    """Delete the expired keys and credentials of all users."""
+    tx.execute(delete(table).where(or_(table.c.at <= now - KEEP_S, _is_used_up(now))))

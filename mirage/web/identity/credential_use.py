@@ -14,33 +14,35 @@ from collections.abc import Callable
 
 from mirage.database.access import idempotency
 from mirage.database.schema.engine import Store
-from mirage.domain.callers.caller import NOBODY_UID, Caller
+from mirage.domain.callers.caller import NOBODY_UID, Caller, ClaimUse
 from mirage.errors import NotIdentified, TooMany
 
 MOST_OF_USER = 4096
-"""Credentials of one user that are remembered at once: 68 a second, at Slurm's 60 s of life. All
-users without an account on this host are one."""
+"""Credentials of one user that are remembered at once: 68 a second, at Slurm's 60 s of life; 6 a
+second, at MUNGE's 300 s, where services share a database. All users without an account on this
+host are one."""
 MOST_IN_ALL = 16384
 """Credentials in all, some 5 MB. Beyond it each user has an equal share, so a user below the share
 is still served. The n-th user who floods adds MOST_IN_ALL / n: a thousand take seven times as
 much."""
+CLOCKS_APART_S = 300
+"""A host whose clock is behind by so much takes a credential for longer: a shared database
+remembers it for longer too."""
 
 
 def refuse_second_use(
-    identify: Callable[..., Caller], store: Store, clock: Callable[[], int]
+    verify: Callable[..., tuple[Caller, int]], claim_use: ClaimUse
 ) -> Callable[..., Caller]:
-    """Return `identify` for services on several hosts that share this database.
+    """Return what identifies the maker of a MUNGE credential that counts once.
 
-    The returned function raises NotIdentified for a credential that any of them has accepted.
+    `verify`: as munge.verify_credential. The returned function raises what it raises, NotIdentified
+    for a credential that was used before, and TooMany.
     """
 
     def identify_once(credential: str, *payloads: str) -> Caller:
-        caller = identify(credential, *payloads)
-        with store.begin() as tx:
-            if not idempotency.claim_credential(
-                tx, caller.uid, _hash_credential(credential), clock()
-            ):
-                raise NotIdentified("the MUNGE credential was used before", caller.user)
+        caller, expires_at = verify(credential, *payloads)
+        if not claim_use(caller, _hash_credential(credential), expires_at):
+            raise NotIdentified("the MUNGE credential was used before", caller.user)
         return caller
 
     return identify_once
@@ -59,7 +61,7 @@ def _hash_credential(credential: str) -> str:
 
 
 class UsedCredentials:
-    """Remembers the used credentials of Slurm's socket until they expire, in this process alone."""
+    """Remembers used credentials until they expire, in this process alone."""
 
     def __init__(
         self, clock: Callable[[], float], *, of_user: int = MOST_OF_USER, in_all: int = MOST_IN_ALL
@@ -106,19 +108,20 @@ class UsedCredentials:
                 del self._counts[holder]
 
 
-def claim_in_database(
-    store: Store, clock: Callable[[], int], used: UsedCredentials
-) -> Callable[[Caller, str, int], bool]:
-    """Return the function that lets a credential of Slurm's socket count once for all services of
-    this database.
+def claim_in_database(store: Store, clock: Callable[[], float], used: UsedCredentials) -> ClaimUse:
+    """Return the function that lets a credential count once for all services of this database.
 
-    `used`: what this process remembers. It bounds the rows that a user can make.
+    `clock`: this host's, as in `used`. `used`: what this process remembers. It bounds the rows that
+    a user can make: a row is kept for as long as it is remembered there.
     """
 
     def claim_use(caller: Caller, digest: str, expires_at: int) -> bool:
-        if not used.claim_use(caller, digest, expires_at):
+        kept_until = expires_at + CLOCKS_APART_S
+        if not used.claim_use(caller, digest, kept_until):
             return False
         with store.begin() as tx:
-            return idempotency.claim_credential(tx, caller.uid, digest, clock())
+            return idempotency.claim_credential(
+                tx, caller.uid, digest, kept_until=kept_until, now=int(clock())
+            )
 
     return claim_use

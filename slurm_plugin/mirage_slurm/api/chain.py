@@ -13,6 +13,7 @@ from mirage_slurm.api import reports
 from mirage_slurm.api.chain_files import ID, ChainError, ChainFiles, SlurmFailed
 from mirage_slurm.api.reports import ACTIVE, Link, Report
 from mirage_slurm.client import request
+from mirage_slurm.client.printable import escape_unprintable
 from mirage_slurm.client.service import Unreachable
 from mirage_slurm.wrapper import carrier
 
@@ -20,6 +21,10 @@ __all__ = ["Chain", "ChainError", "Link"]
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 60.0  # between two looks of `wait`
 DECISIONS = 5  # that `explain` shows
+REFUSALS = request.REFUSALS | {
+    401,
+    429,
+}  # of a change; a service that knows no such chain answers 404
 
 
 class Chain(object):
@@ -63,7 +68,7 @@ class Chain(object):
             job = "no job yet" if link.job_id is None else "job %d" % (link.job_id,)
             lines.append("link %d (%s): %s" % (link.number, job, link.note))
         lines += self._fetch_decisions()
-        return "\n".join(map(_make_printable, lines))
+        return "\n".join(map(escape_unprintable, lines))
 
     def wait(self, timeout: Optional[float] = None) -> str:
         """Wait until the chain is over or paused, and return its state.
@@ -92,7 +97,8 @@ class Chain(object):
         """End the chain: cancel its running and its pending jobs, and let no further link begin.
 
         Return the ids of the cancelled jobs. Does nothing to a chain that is over. Raises ChainError
-        if a job could not be cancelled.
+        if a job could not be cancelled; and, after the jobs were cancelled, if the service refuses
+        to end the chain.
         """
         try:
             is_over = self._read_report().state not in (ACTIVE, reports.PAUSED)
@@ -100,8 +106,12 @@ class Chain(object):
                 return []
         except SlurmFailed:
             pass
-        self._tell_service()
-        return self._files.end()
+        refusal = self._tell_service()
+        jobs = self._files.end()
+        if refusal:
+            sentence = "the chain is ended in Slurm (cancelled jobs: %s), but the service refuses to end chain %s: %s"
+            raise ChainError(sentence % (", ".join(map(str, jobs)) or "none", self.id, refusal))
+        return jobs
 
     # --- the service -----------------------------------------------------------------------------
 
@@ -125,15 +135,22 @@ class Chain(object):
         except (KeyError, TypeError, ValueError):
             return []  # of another release
 
-    def _tell_service(self) -> None:
-        """Tell a service that the user ends the chain. It may not exist: the jobs end all the same."""
+    def _tell_service(self) -> str:
+        """Tell a service that the user ends the chain. Return its refusal; "" for none.
+
+        There may be no service, or none that knows the chain: the jobs end all the same.
+        """
         if self._files.read_setting("service") == "none":
-            return
+            return ""
         path = "%s/%s/cancel" % (request.PATH, self.id)
         try:
             request.send_request("POST", path, b"", os.environ, ["Content-Length: 0"])
-        except (Unreachable, OSError):
+        except Unreachable as error:
+            is_refusal = error.code in REFUSALS
+            return escape_unprintable(str(error)) if is_refusal else ""
+        except OSError:
             pass
+        return ""
 
     def _read_report(self) -> Report:
         answer = self._fetch("")
@@ -149,7 +166,3 @@ def _find_directory(chain_id: str) -> str:
     if "/" in chain_id:
         return os.path.abspath(chain_id)
     return os.path.join(carrier.find_state_directory(os.environ), chain_id)
-
-
-def _make_printable(line: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in line)

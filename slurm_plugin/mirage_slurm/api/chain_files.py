@@ -17,7 +17,7 @@ from mirage_slurm.wrapper.resubmission import CurrentLink
 
 LIMIT_S = 60  # for mirage-link, which asks squeue and perhaps sacct; for scontrol and scancel
 ID = re.compile(r"[0-9a-z]{8,32}\Z")
-SETTING = r"(?m)^mirage_%s='([^']*)'$"  # in the head of a carrier
+SETTING = re.compile(r"^mirage_([a-z_]+)='([^']*)'$", re.MULTILINE)  # in the head of a carrier
 NARROWING = ("SCANCEL_", "SQUEUE_")  # such variables would narrow what is cancelled or listed
 OF_CALLING_LINK = ("MIRAGE_DIR", "MIRAGE_LINK")  # they would make another chain's link of a call
 
@@ -73,9 +73,9 @@ class ChainFiles(object):
         """Say how the chain stands. Raises ChainError, SlurmFailed if the queue decides and is silent."""
         return self._judge(self.read_status(), self._read_planned(), Queue())
 
-    def read_seen_report(self) -> Report:
+    def read_seen_report(self, queue: Queue) -> Report:
         """Return the same. Where the queue is silent, the chain's files decide and a sentence says so."""
-        return self.judge(self.read_status(), self._read_planned(), Queue())
+        return self.judge(self.read_status(), self._read_planned(), queue)
 
     def judge(self, status: Status, planned: Optional[int], queue: Queue) -> Report:
         """Judge the chain by its status, and by the queue if that is known."""
@@ -113,15 +113,33 @@ class ChainFiles(object):
         jobs = [files.read_first_line("jobs", link).strip() for link in links if link.isdigit()]
         return sorted(int(job) for job in jobs if job.isdigit())
 
-    def read_setting(self, name: str) -> str:
-        """Return a setting that the wrapper wrote into the chain's carrier; "" if it cannot be read."""
+    def read_settings(self) -> Dict[str, str]:
+        """Return the settings that the wrapper wrote into the chain's carrier; none if it cannot be read."""
         try:
             carriers = self._get_files().read_carriers()
         except OSError:
-            return ""
-        texts = [os.fsdecode(text) for text in carriers]
-        matches = [re.search(SETTING % (name,), text) for text in texts]
-        return next((match.group(1) for match in matches if match is not None), "")
+            return {}
+        pairs = [pair for text in carriers for pair in SETTING.findall(os.fsdecode(text))]
+        return dict(reversed(pairs))  # the head comes first, the user's script last
+
+    def read_setting(self, name: str) -> str:
+        return self.read_settings().get(name, "")
+
+    def count_started(self) -> int:
+        """Return how many links have begun."""
+        try:
+            return sum(
+                name.isdigit() for name in os.listdir(os.path.join(self.directory, "started"))
+            )
+        except OSError:
+            return 0
+
+    def read_creation_time(self) -> Optional[float]:
+        """Return when the chain was submitted, in epoch seconds; None where its files do not say."""
+        try:
+            return os.path.getmtime(os.path.join(self.directory, "argv"))
+        except OSError:
+            return None
 
     def read_end(self, link: int) -> str:
         """Return how a link ended, in mirage-link's words; "" if it has not written that down."""

@@ -150,14 +150,14 @@ def _find_own_script(word: str, directory: Value) -> Optional[str]:
 def _run_wrapper(words: List[str]) -> Tuple[int, bytes, str]:
     """Run the wrapped sbatch by this Python, which the wrapper's first line may not name."""
     python = sys.executable or "/usr/bin/python3"
-    done = subprocess.Popen(  # noqa: S603 - an argument vector
+    process = subprocess.Popen(  # noqa: S603 - an argument vector
         [python, "-IS", os.path.join(PLUGIN, "sbatch")] + words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    output, errors = done.communicate()
-    return done.returncode, output, errors.decode("utf-8", "replace")
+    output, errors = process.communicate()
+    return process.returncode, output, errors.decode("utf-8", "replace")
 
 
 def _read_outcome(code: int, output: bytes, errors: str) -> Chain:

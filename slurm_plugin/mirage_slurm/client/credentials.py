@@ -64,9 +64,9 @@ def build_sack_authorization(payload, peer, environ, limit_s):
     from mirage_slurm.client import sack
 
     uid = service.find_service_uid(peer, environ)
-    held = "%s %s" % (payload, os.urandom(8).hex())
+    content = "%s %s" % (payload, os.urandom(8).hex())
     reader = sack.ANYBODY if uid is None else uid
-    return "SACK " + sack.create_credential(held, reader, environ, limit_s)
+    return "SACK " + sack.create_credential(content, reader, environ, limit_s)
 
 
 def read_token(path):

@@ -53,8 +53,8 @@ def _query_peer(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
     if not peer.is_socket:
         limit_s = LIMIT_S / 2  # so that a silent daemon of Slurm is named, and not the service
-        made = credentials.build_authorization(method, path, body, peer, environ, limit_s)
-        head.append("Authorization: %s" % (made,))
+        authorization = credentials.build_authorization(method, path, body, peer, environ, limit_s)
+        head.append("Authorization: %s" % (authorization,))
     if body:
         head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
     head += more
@@ -86,7 +86,9 @@ def _check_answer(answer):
     if not 200 <= code < 300:
         refusal = ServiceRefused if code in REFUSALS else Unreachable
         refusal = Misread if code == 422 else refusal
-        raise refusal("%d%s" % (code, _parse_detail(answer)))
+        error = refusal("%d%s" % (code, _parse_detail(answer)))
+        error.code = code
+        raise error
 
 
 def _parse_code(answer):

@@ -5,8 +5,10 @@ tells the service who calls. Elsewhere a request carries a credential, or the to
 Standard library, Python 3.6.
 """
 
+import io
 import json
 import os
+import time
 
 from mirage_slurm.client import credentials, service
 
@@ -98,9 +100,10 @@ def _find_own_socket():
 def send_request(url, method, target, body, identified, limit_s):
     """Send a request to the service at `url` and return its answer; redirects are not followed.
 
-    Nothing is sent to a process that is not the service, as far as the system can tell. If
-    `identified`, the request carries a credential. Raises ServiceUnavailable, BadInput for a bad token
-    file, SlurmFailed if no credential can be made.
+    `limit_s`: for the connection, and again for all that follows, however the answer trickles. Nothing
+    is sent to a process that is not the service, as far as the system can tell. If `identified`, the
+    request carries a credential. Raises ServiceUnavailable, BadInput for a bad token file, SlurmFailed
+    if no credential can be made.
     """
     from http.client import HTTPConnection, HTTPException
 
@@ -108,8 +111,8 @@ def send_request(url, method, target, body, identified, limit_s):
         peer = service.connect(url, os.environ, limit_s)
     except (service.Unreachable, OSError) as error:
         raise ServiceUnavailable(str(error) or type(error).__name__) from error
-    connection = HTTPConnection("mirage", timeout=limit_s)
-    connection.sock = _wrap_socket(peer.stream, limit_s)
+    connection = HTTPConnection("mirage")
+    connection.sock = _TimedStream(peer.stream, limit_s)
     try:
         headers = {"Host": peer.host}
         if body:
@@ -122,18 +125,51 @@ def send_request(url, method, target, body, identified, limit_s):
     except (HTTPException, OSError) as error:
         raise ServiceUnavailable(str(error) or type(error).__name__) from error
     finally:
-        connection.close()
+        peer.stream.close()
 
 
-def _wrap_socket(stream, limit_s):
-    """Return the socket, of the built-in module alone, as one of the full module."""
-    import socket
+class _TimedStream(object):
+    """A connected socket for http.client, with one limit of time for all that is sent and read: the
+    socket's own limit would begin anew with each byte."""
 
-    if isinstance(stream, socket.socket):
-        return stream
-    wrapped = socket.socket(stream.family, stream.type, stream.proto, stream.detach())
-    wrapped.settimeout(limit_s)
-    return wrapped
+    def __init__(self, stream, limit_s):
+        self._stream = stream
+        self._limit_s = limit_s
+        self._deadline = time.monotonic() + limit_s
+
+    def sendall(self, part):
+        return self._call_in_time(self._stream.sendall, part)
+
+    def receive(self, buffer):
+        return self._call_in_time(self._stream.recv_into, buffer)
+
+    def makefile(self, _mode):
+        return io.BufferedReader(_Answer(self))
+
+    def close(self):
+        """Do nothing: http.client closes it before it has read the answer."""
+
+    def _call_in_time(self, call, argument):
+        from socket import timeout
+
+        try:
+            self._stream.settimeout(max(0.001, self._deadline - time.monotonic()))
+            return call(argument)
+        except timeout:
+            raise OSError("no whole answer came in %g s" % (self._limit_s,)) from None
+
+
+class _Answer(io.RawIOBase):
+    """What comes from a _TimedStream."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        return self._stream.receive(buffer)
 
 
 def _make_authorization(method, target, body, peer, limit_s):

@@ -32,9 +32,9 @@ def create_credential(payload, reader_uid, environ, limit_s):
     Only `reader_uid` may verify it. Raises Unreachable if no daemon gives one in `limit_s` seconds.
     """
     text = payload.encode("utf-8", "replace")
-    asked = struct.pack(">II", reader_uid, len(text)) + text
+    body = struct.pack(">II", reader_uid, len(text)) + text
     with _Conversation(_list_creators(environ), environ, limit_s) as daemon:
-        daemon.send(CREATE, asked)
+        daemon.send(CREATE, body)
         length = int.from_bytes(daemon.read(4), "big")
         token = daemon.read(length) if length <= LONGEST else b""
     is_whole = len(token) == length
@@ -73,8 +73,8 @@ def _list_creators(environ):
 
 
 def _list_sockets(environ, *folders):
-    named = environ.get(VARIABLE)
-    return [named] if named else [os.path.join(RUN, folder, SOCKET) for folder in folders]
+    configured = environ.get(VARIABLE)
+    return [configured] if configured else [os.path.join(RUN, folder, SOCKET) for folder in folders]
 
 
 class _Conversation(object):
@@ -134,11 +134,11 @@ class _Conversation(object):
             message = "%s %s uid %d, who is neither root nor SlurmUser of slurm.conf"
             raise Unreachable(message % (self.path, what, uid))
 
-    def send(self, request, asked):
-        head = struct.pack(">HII", VERSION, 8 + len(asked), request)
+    def send(self, request, body):
+        head = struct.pack(">HII", VERSION, 8 + len(body), request)
         try:
             self._stream.settimeout(self._count_rest())
-            self._stream.sendall(head + asked)
+            self._stream.sendall(head + body)
         except OSError as error:
             raise self._explain(error) from None
 

@@ -30,6 +30,8 @@ LISTENS, HALF_OPEN = "0A", "03"  # in /proc/net/tcp; the latter stand among thos
 class Unreachable(Exception):
     """The service was not asked, or gave no good answer; the message says why in a few words."""
 
+    code = None  # of HTTP, where something answered
+
 
 class Peer(object):
     """The peer that answers: a connection, and what the system says of its other end."""
@@ -85,8 +87,8 @@ def cluster(environ):
 def read_slurm_setting(name, environ):
     """Return the value in slurm.conf where that is a file on this host, else "": `scontrol` takes
     too long."""
-    named = environ.get("SLURM_CONF")
-    for path in (named,) if named else SLURM_CONFIGURATIONS:
+    configured = environ.get("SLURM_CONF")
+    for path in (configured,) if configured else SLURM_CONFIGURATIONS:
         try:
             with open(path, errors="replace") as lines:
                 for line in lines:
@@ -152,8 +154,8 @@ def _connect_to_socket(path, environ, limit_s):
     stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     stream.settimeout(limit_s)
     stream.connect(path)
-    found = stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
-    uid = int.from_bytes(found[4:8], sys.byteorder)
+    peer = stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
+    uid = int.from_bytes(peer[4:8], sys.byteorder)
     if not _is_trusted(uid, environ):
         raise Unreachable(_describe_stranger("%s is listened on by" % (path,), uid, environ))
     return Peer(stream, "mirage", "", True, is_socket=True)

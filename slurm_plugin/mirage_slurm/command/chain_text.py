@@ -1,5 +1,6 @@
 """Renders chains and decisions for the terminal, from the service's answers."""
 
+from mirage_slurm.client.printable import escape_unprintable
 from mirage_slurm.command.grammar import MAX_LINKS
 from mirage_slurm.command.instants import (
     HOUR_S,
@@ -10,7 +11,6 @@ from mirage_slurm.command.instants import (
     format_instant,
 )
 from mirage_slurm.command.tables import render_table
-from mirage_slurm.command.terminal import escape_unprintable
 from mirage_slurm.planner.lead_rules import look_up_return_lead
 
 _COLUMNS = (

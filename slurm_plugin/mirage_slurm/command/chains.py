@@ -4,11 +4,11 @@ A service answers if there is one. Else the chain's directory and Slurm answer f
 (`from_directory`).
 """
 
-import json
 import os
 import sys
 
 from mirage_slurm.client import chain_lookup, rest, service
+from mirage_slurm.client.printable import escape_unprintable
 from mirage_slurm.client.rest import BadInput, CommandError, ServiceClient
 from mirage_slurm.command import chain_text, plugin_path
 from mirage_slurm.command import terminal as screen
@@ -16,15 +16,6 @@ from mirage_slurm.command.timeline_rows import build_timeline
 from mirage_slurm.command.timeline_text import draw_lines
 
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
-_BY_HAND = {
-    "list": _LOOK,
-    "show": _LOOK,
-    "explain": "Mirage decides nothing until it is back.",
-    "pause": "`scontrol uhold JOB` on the pending link does the same. " + _LOOK,
-    "resume": "`scontrol release JOB` on the held link does the same. " + _LOOK,
-    "cancel": "`scancel JOB` on the pending link, then the running one, does the same. " + _LOOK,
-}
-"""By command: what the user can do while a service does not answer."""
 
 
 def run_command(verb, values):
@@ -36,8 +27,8 @@ def run_command(verb, values):
         from mirage_slurm.command import from_directory
 
         return from_directory.run_command(verb, values)
-    client = ServiceClient(rest.resolve_service_url(values["url"]), _BY_HAND[verb])
-    return _VERBS[verb](client, values)
+    run, substitute = _VERBS[verb]
+    return run(ServiceClient(rest.resolve_service_url(values["url"]), substitute), values)
 
 
 def _is_service_expected(url):
@@ -83,7 +74,7 @@ def _list(client, values):
     owner = chain_lookup.get_own_name() if values["me"] else values["user"]
     rows = list(client.iter_items("/chains", values["limit"], user=owner, state=values["state"]))
     if values["json"]:
-        return print_json(rows)
+        return screen.print_json(rows)
     if not rows:
         screen.print_text("no chains of %s" % (owner,) if owner else "no chains")
         return 0
@@ -91,7 +82,7 @@ def _list(client, values):
     for line in chain_text.render_chain_table(rows, terminal):
         screen.print_line(line, terminal)
     for note in chain_text.list_chain_notes(rows):
-        screen.print_text(screen.escape_unprintable(note))
+        screen.print_text(escape_unprintable(note))
     return 0
 
 
@@ -99,7 +90,7 @@ def _show(client, values):
     chain_id = _choose_chain_id(client, values["chain"])
     chain = client.get("/chains/" + chain_id)
     if values["json"]:
-        return print_json(chain)
+        return screen.print_json(chain)
     terminal = screen.find_terminal(os.environ)
     timeline = build_timeline(
         client.get("/chains/%s/timeline" % (chain_id,)), newest=values["links"]
@@ -122,18 +113,18 @@ def _print_lines(lines, terminal):
 
 def _print_sentences(sentences, terminal):
     for sentence in sentences:
-        screen.print_wrapped(screen.escape_unprintable(sentence), terminal)
+        screen.print_wrapped(escape_unprintable(sentence), terminal)
 
 
 def _explain(client, values):
     chain_id = _choose_chain_id(client, values["chain"])
     rows = list(client.iter_items("/chains/%s/decisions" % (chain_id,), values["limit"]))
     if values["json"]:
-        return print_json(rows)
+        return screen.print_json(rows)
     chain = client.get("/chains/" + chain_id)
     for describe in (chain_text.describe_price, chain_text.list_warnings):
         for sentence in describe(chain):
-            screen.print_text(screen.escape_unprintable(sentence) + "\n")
+            screen.print_text(escape_unprintable(sentence) + "\n")
     if rows:
         screen.print_text("\n\n".join(chain_text.format_decision(row) for row in rows))
     else:
@@ -172,7 +163,7 @@ def _resume(client, values):
 
 def _print_state(chain, as_json):
     if as_json:
-        return print_json(chain)
+        return screen.print_json(chain)
     delay_note = (
         "; this may take a while, since Mirage has not read the queue lately"
         if chain["stale"]
@@ -183,7 +174,7 @@ def _print_state(chain, as_json):
         chain["state"],
         delay_note,
     )
-    screen.print_text(screen.escape_unprintable(sentence))
+    screen.print_text(escape_unprintable(sentence))
     return 0
 
 
@@ -195,16 +186,15 @@ def _choose_chain_id(client, words):
     )
 
 
-def print_json(value):
-    screen.print_text(json.dumps(value, indent=2))
-    return 0
-
-
 _VERBS = {
-    "list": _list,
-    "show": _show,
-    "explain": _explain,
-    "pause": _pause,
-    "resume": _resume,
-    "cancel": _cancel,
+    "list": (_list, _LOOK),
+    "show": (_show, _LOOK),
+    "explain": (_explain, "Mirage decides nothing until it is back."),
+    "pause": (_pause, "`scontrol uhold JOB` on the pending link does the same. " + _LOOK),
+    "resume": (_resume, "`scontrol release JOB` on the held link does the same. " + _LOOK),
+    "cancel": (
+        _cancel,
+        "`scancel JOB` on the pending link, then the running one, does the same. " + _LOOK,
+    ),
 }
+"""By command: what runs it, and what the user can do while a service does not answer."""

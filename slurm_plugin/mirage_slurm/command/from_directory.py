@@ -9,8 +9,14 @@ import sys
 from mirage_slurm.api import chain_files, reports
 from mirage_slurm.api.chain import Chain
 from mirage_slurm.client import chain_lookup
+from mirage_slurm.client.printable import escape_unprintable
 from mirage_slurm.client.rest import BadInput, CommandError, SlurmFailed
 from mirage_slurm.command import terminal as screen
+from mirage_slurm.command.directory_answers import (
+    build_chain,
+    build_chain_with_links,
+    build_decision,
+)
 from mirage_slurm.command.instants import format_epoch
 from mirage_slurm.command.tables import render_table
 from mirage_slurm.wrapper.carrier import find_state_directory
@@ -30,19 +36,23 @@ def run_command(verb, values):
 
 def _list(values):
     _refuse_others(values["user"])
-    rows = [row for row in _list_rows() if values["state"] in (None, row["state"])][
-        : values["limit"]
-    ]
+    queue = chain_files.Queue()
+    overviews = [
+        overview
+        for overview in chain_files.list_overviews(queue)
+        if values["state"] in (None, overview.report.state)
+    ][: values["limit"]]
     if values["json"]:
-        return _print_json(rows)
+        chains = [build_chain(files, report, queue) for files, _, report in overviews]
+        _warn_of_failures(queue)
+        return screen.print_json(chains)
+    _warn_of_failures(queue)
     _note(find_state_directory(os.environ))
-    if not rows:
+    if not overviews:
         screen.print_text("no chains")
         return 0
     terminal = screen.find_terminal(os.environ)
-    cells = [
-        [row["chain_id"], row["state"], row["links"], row["script"], row["says"]] for row in rows
-    ]
+    cells = [list(map(escape_unprintable, _list_cells(overview))) for overview in overviews]
     _print_table(
         ("chain", "state", "links", "script", "last link"), cells, ("script", "last link"), terminal
     )
@@ -56,69 +66,49 @@ def _refuse_others(user):
         )
 
 
-def _list_rows():
-    """Return the user's chains, the newest first."""
-    queue = chain_files.Queue()
-    rows = [_build_row(overview) for overview in chain_files.list_overviews(queue)]
+def _warn_of_failures(queue):
     for reason in queue.failures.values():
         sys.stderr.write(
             "mirage: Slurm does not say which jobs are in the queue (%s): states are by the chains' files\n"
-            % (screen.escape_unprintable(reason),)
+            % (escape_unprintable(reason),)
         )
-    return rows
 
 
-def _build_row(overview):
+def _list_cells(overview):
     files, row, report = overview
-    planned = "?" if row.planned is None else row.planned
-    return {
-        "chain_id": files.id,
-        "state": report.state,
-        "says": screen.escape_unprintable(row.condition),
-        "script": screen.escape_unprintable(row.script),
-        "links": "%d of %s" % (row.begun, planned),
-        "directory": files.directory,
-    }
+    links = "%d of %s" % (row.begun, "?" if row.planned is None else row.planned)
+    return files.id, report.state, links, row.script, row.condition
 
 
 def _show(values):
     files = _choose_chain(values["chain"])
-    report = files.read_seen_report()
-    sentences = [screen.escape_unprintable(sentence) for sentence in report.sentences]
-    links = [_build_link(link) for link in report.links]
     if values["json"]:
-        chain = {"chain_id": files.id, "state": report.state, "directory": files.directory}
-        return _print_json(dict(chain, links=links, notes=sentences))
+        return screen.print_json(build_chain_with_links(files))
+    report = files.read_seen_report(chain_files.Queue())
     _note(files.directory)
     terminal = screen.find_terminal(os.environ)
     screen.print_text("chain %s is %s" % (files.id, report.state))
     cells = [
-        [str(link["index"]), str(link["job_id"]), link["says"]]
-        for link in links[-values["links"] :]
+        [str(link.number), str(link.job_id), escape_unprintable(link.note)]
+        for link in report.links[-values["links"] :]
     ]
     _print_table(("link", "job", "state"), cells, ("state",), terminal)
-    for sentence in sentences:
-        screen.print_wrapped(sentence, terminal)
+    for sentence in report.sentences:
+        screen.print_wrapped(escape_unprintable(sentence), terminal)
     return 0
-
-
-def _build_link(link):
-    says = screen.escape_unprintable(link.note)
-    return {"index": link.number, "job_id": link.job_id, "says": says}
 
 
 def _explain(values):
     """Print the plan of the running link, and the newest lines of the chain's log."""
     files = _choose_chain(values["chain"])
-    sentences = files.read_seen_report().sentences
     entries = _read_log(files.directory)[: -values["limit"] - 1 : -1]
     if values["json"]:
-        return _print_json([{"at": at, "says": says} for at, says in entries])
+        return screen.print_json([build_decision(files.id, at, text) for at, text in entries])
     _note(files.directory)
-    for sentence in sentences:
-        screen.print_text(screen.escape_unprintable(sentence) + "\n")
-    for at, says in entries:
-        screen.print_text("%s  %s" % (format_epoch(at), says))
+    for sentence in files.read_seen_report(chain_files.Queue()).sentences:
+        screen.print_text(escape_unprintable(sentence) + "\n")
+    for at, text in entries:
+        screen.print_text("%s  %s" % (format_epoch(at), escape_unprintable(text)))
     if not entries:
         screen.print_text(
             "no decisions yet: the running link plans the next link's release soon after its start"
@@ -133,11 +123,7 @@ def _read_log(directory):
             parts = [line.rstrip("\n").partition(" ") for line in lines]
     except OSError:
         return []
-    return [
-        (int(at), screen.escape_unprintable(says))
-        for at, _, says in parts
-        if at.isdigit() and len(at) < 12
-    ]
+    return [(int(at), text) for at, _, text in parts if at.isdigit() and len(at) < 12]
 
 
 def _pause(values):
@@ -148,22 +134,22 @@ def _pause(values):
             "chain %s has no link that waits, so there is nothing to pause" % (files.id,)
         )
     files.run_slurm(["scontrol", "uhold", ",".join(jobs)])
-    return _report(values, files.id, "paused", "job %s is held" % (", ".join(jobs),))
+    return _report(values, files, "paused", "job %s is held" % (", ".join(jobs),))
 
 
 def _resume(values):
     files = _choose_chain(values["chain"])
     queued = files.find_queued()
-    held = [str(job.job_id) for job in queued if job.reason.startswith("JobHeld")]
-    if held:
-        files.run_slurm(["scontrol", "release", ",".join(held)])
-        return _report(values, files.id, "active", "job %s is released" % (", ".join(held),))
+    held_jobs = [str(job.job_id) for job in queued if job.reason.startswith("JobHeld")]
+    if held_jobs:
+        files.run_slurm(["scontrol", "release", ",".join(held_jobs)])
+        return _report(values, files, "active", "job %s is released" % (", ".join(held_jobs),))
     if queued and not any(marker in files.read_status().lines for marker in reports.MARKERS):
         raise CommandError(
             "chain %s is active already: its job %d is not held" % (files.id, queued[-1].job_id)
         )
     says = files.run_link("resume").strip()
-    return _report(values, files.id, "active", says or "its next link is in the queue")
+    return _report(values, files, "active", says or "its next link is in the queue")
 
 
 def _cancel(values):
@@ -171,14 +157,14 @@ def _cancel(values):
     jobs = Chain(files.directory).cancel()
     if jobs:
         names = ", ".join(map(str, jobs))
-        return _report(values, files.id, "cancelled", "job %s is cancelled" % (names,))
-    return _report(values, files.id, files.read_report().state, "it had no job")
+        return _report(values, files, "cancelled", "job %s is cancelled" % (names,))
+    return _report(values, files, files.read_report().state, "it had no job")
 
 
-def _report(values, chain_id, state, says):
+def _report(values, files, state, outcome):
     if values["json"]:
-        return _print_json({"chain_id": chain_id, "state": state, "says": says})
-    screen.print_text("chain %s is %s: %s" % (chain_id, state, screen.escape_unprintable(says)))
+        return screen.print_json(dict(build_chain_with_links(files), state=state, note=outcome))
+    screen.print_text("chain %s is %s: %s" % (files.id, state, escape_unprintable(outcome)))
     return 0
 
 
@@ -198,7 +184,12 @@ def _choose_chain(words):
 
 
 def _pick_chain():
-    rows = _list_rows()
+    queue = chain_files.Queue()
+    rows = [
+        {"chain_id": files.id, "state": report.state}
+        for files, _, report in chain_files.list_overviews(queue)
+    ]
+    _warn_of_failures(queue)
     if not rows:
         raise BadInput(
             "you have no chain in %s: `sbatch --mirage-chain=8 job.sh` submits one"
@@ -223,13 +214,6 @@ def _note(place):
 def _print_table(names, rows, wrapped, terminal):
     for line in render_table(names, rows, wrapped, terminal):
         screen.print_line(line, terminal)
-
-
-def _print_json(value):
-    import json
-
-    screen.print_text(json.dumps(value, indent=2))
-    return 0
 
 
 _VERBS = {

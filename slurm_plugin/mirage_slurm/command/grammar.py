@@ -17,7 +17,7 @@ EXITS = {
 """The exit codes of every command of Mirage. Scripts may rely on them."""
 
 MAX_LINKS = 1000
-SHELLS = ("bash", "zsh", "fish", "csh", "tcsh", "sh")
+SHELLS = ("bash", "zsh", "ksh", "fish", "csh", "tcsh", "sh")
 STATES = ("active", "paused", "finished", "cancelled", "failed")
 
 
@@ -74,7 +74,9 @@ URL = Option(
     "text",
     "The service's address. Default: $MIRAGE_URL, then /etc/mirage/client.conf, then the socket on this host.",
 )
-JSON = Option("json", "flag", "Print the service's JSON on stdout.")
+JSON = Option(
+    "json", "flag", "Print JSON on stdout, with the same keys whether a service answers or not."
+)
 
 COMMANDS = (
     Command(

@@ -24,6 +24,11 @@ def parse_instant(text):
     return seconds + offset_s if sign == "-" else seconds - offset_s
 
 
+def to_rfc3339(seconds):
+    """Return the RFC 3339 instant in UTC of these epoch seconds, as the service writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 def format_epoch(seconds, pattern="%Y-%m-%d %H:%M"):
     return time.strftime(pattern, time.localtime(seconds))
 

@@ -59,9 +59,9 @@ def answer(words):
 
 def run_call(call):
     """Run a command. Return its exit code; errors become one sentence."""
+    from mirage_slurm.client.printable import escape_unprintable
     from mirage_slurm.client.rest import CommandError
     from mirage_slurm.command import chains, plugin_path
-    from mirage_slurm.command.terminal import escape_unprintable
 
     try:
         if call.command.words == ("plugin", "path"):

@@ -5,8 +5,10 @@ import re
 import shlex
 import sys
 
-from mirage_slurm.client.rest import CommandError
+from mirage_slurm.client.rest import BadInput, CommandError
+from mirage_slurm.command import grammar
 
+_WITH_EXPORT = ("sh", "bash", "zsh", "ksh", "ksh93", "mksh", "dash", "ash")
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")
 _EARLY_RETURN = re.compile(
     r"^\s*(?:\*\)\s*return\b|(?:\[|\[\[|case) .*(?:PS1|\$-).*(?:return|in\s*$))"
@@ -39,7 +41,7 @@ def format_path_line(folder, shell, commands=""):
     """Return the line that puts `folder` first on PATH, in the words of this shell.
 
     `shell`: a name or a path, such as /bin/tcsh. `commands`: the folder of the program `mirage`, which
-    the line puts last; "" if PATH needs none.
+    the line puts last; "" if PATH needs none. Raises BadInput for a shell of other words.
     """
     name = os.path.basename(shell)
     if name in ("csh", "tcsh"):  # which have no `export`, and expand `!` even between quotes
@@ -50,6 +52,11 @@ def format_path_line(folder, shell, commands=""):
             [_quote_for_fish(commands)] if commands else []
         )
         return "set -gx PATH " + " ".join(words)
+    if name and name not in _WITH_EXPORT:
+        raise BadInput(
+            "Mirage knows no line for the shell %s: put the folder %s first on PATH in that shell's own "
+            "way, or name another shell by --shell (%s)" % (name, folder, ", ".join(grammar.SHELLS))
+        )
     line = 'export PATH=%s:"$PATH"' % (shlex.quote(folder),)
     return line + (":" + shlex.quote(commands) if commands else "")
 

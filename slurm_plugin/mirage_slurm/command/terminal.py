@@ -9,10 +9,8 @@ import re
 import sys
 import unicodedata
 
-_DIRECTION_CHANGES = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
-"""Characters that change the direction of writing, and so make a name look like another."""
+from mirage_slurm.client.printable import escape_unprintable
+
 _WORD = re.compile(r"\s*\S+\s*")
 _CODES = {
     "bold": "1",
@@ -93,20 +91,18 @@ def _is_utf8(encoding, environ):
     return not is_coerced and (encoding or "utf-8").lower().replace("-", "") == "utf8"
 
 
-def escape_unprintable(text):
-    """Return `text` with escapes in the place of all characters that end a line, or that a terminal obeys."""
-    return "".join(c if _is_harmless(c) else ascii(c)[1:-1] for c in text)
-
-
-def _is_harmless(character):
-    return character not in _DIRECTION_CHANGES and unicodedata.category(character) not in (
-        "Cc", "Cs", "Zl", "Zp")  # fmt: skip
-
-
 def print_text(text):
     """Print a text. What the stream's encoding lacks is printed as an escape."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def print_json(value):
+    """Print the value as JSON, and return the exit code 0."""
+    import json
+
+    print_text(json.dumps(value, indent=2))
+    return 0
 
 
 def print_wrapped(text, terminal):

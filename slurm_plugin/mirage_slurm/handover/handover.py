@@ -49,8 +49,8 @@ class Handover(object):
                  takeover_s=60.0, stale_s=20.0, save_s=60.0, poll_s=None):  # fmt: skip
         environ = os.environ
         self._chain = directory or environ.get("MIRAGE_DIR") or None
-        self._named = style or lease_files.read_style(environ)
-        self.style = self._named or "wait"
+        self._style_setting = style or lease_files.read_style(environ)
+        self.style = self._style_setting or "wait"
         if self.style not in STYLES or on_timeout not in ("wait", "exit"):
             raise ValueError("style is one of %s; on_timeout is wait or exit" % ("|".join(STYLES),))
         self.me = lease_files.Holder(
@@ -68,7 +68,7 @@ class Handover(object):
         self._watch = None
         self._address = None
         self._save_at = None
-        self._asked = self._asker = None
+        self._release_reason = self._asker = None
         self._requests = {}
         self._look_at = self._beat_at = 0.0
         self._beats = 0
@@ -82,7 +82,7 @@ class Handover(object):
         """
         if self._leases is None:
             return True
-        lease_files.suggest_style(self._chain, self._leases, self.me, self._named)
+        lease_files.suggest_style(self._chain, self._leases, self.me, self._style_setting)
         requester = Asker(
             self._leases, self.me.link, self._patience_s if self.style != "wait" else 0
         )
@@ -165,7 +165,7 @@ class Handover(object):
         return None
 
     def _hold_lease(self, verdict, why=""):
-        self._asked = self._asker = None
+        self._release_reason = self._asker = None
         self._requests = self._read_requests()
         self._look_at = self._beat_at = 0.0
         self._record_verdict(verdict, ("lease %d %s" % (self._number, why)).rstrip())
@@ -187,7 +187,7 @@ class Handover(object):
     @property
     def reason(self):
         """Why should_release() is True, in words; None while it is not."""
-        return self._asked
+        return self._release_reason
 
     def should_release(self):
         """True when it is time to save and release the lease. Call it at every step: it is cheap.
@@ -196,7 +196,7 @@ class Handover(object):
         """
         now = time.monotonic()
         if now < self._look_at or self._leases is None:
-            return self._asked is not None
+            return self._release_reason is not None
         self._look_at = now + self._poll_s
         try:
             self._write_beat(now)
@@ -205,9 +205,9 @@ class Handover(object):
             self.check()  # last: a process that was stopped meanwhile must do no further step
         except OSError:
             pass  # a slow file server must not stop training; before a write `check` is strict
-        if self._asked is None and self._save_at is not None and now >= self._save_at:
-            self._asked = "the time limit is near"
-        return self._asked is not None
+        if self._release_reason is None and self._save_at is not None and now >= self._save_at:
+            self._release_reason = "the time limit is near"
+        return self._release_reason is not None
 
     def check(self):
         """Raise LeaseLost unless this run may write. Outside a chain it always may."""
@@ -339,7 +339,7 @@ class Handover(object):
         for name, text in self._read_requests().items():
             if text is not None and self._requests.setdefault(name, text) != text:
                 self._asker = "link " + name if name.isdigit() else name
-                self._asked = self._asker + " asks"
+                self._release_reason = self._asker + " asks"
 
     def _find_asker(self):
         """Look for the link that asks for the lease, for three polls at most."""

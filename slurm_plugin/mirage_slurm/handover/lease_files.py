@@ -331,12 +331,12 @@ def _remove_staged(name):
         return
     if os.path.isdir(name) and not os.path.islink(name):
         # Rename first: a folder that is being emptied could be committed half empty.
-        gone = name + ".old-" + os.urandom(4).hex()
+        renamed = name + ".old-" + os.urandom(4).hex()
         try:
-            os.rename(name, gone)
+            os.rename(name, renamed)
         except FileNotFoundError:
             return
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(renamed, ignore_errors=True)
     else:
         _remove_file(name)
 

@@ -118,11 +118,11 @@ def choose_lead(forecast, limit_s, start_up_s, wishes, longest_s=None):
     return Choice(lead_s, price, None) if lead_s <= most_s else Choice(most_s, price, by)
 
 
-def bound_returns(asked, bounds):
+def bound_returns(requested, bounds):
     """Return how often a link may give its nodes back: as often as was asked for, and no more than
     each of the admins' bounds allows, all in text. None: one of them is no number; an empty bound
     bounds nothing."""
-    counts = [parse_whole(text) for text in [asked] + [bound for bound in bounds if bound]]
+    counts = [parse_whole(text) for text in [requested] + [bound for bound in bounds if bound]]
     return None if None in counts else min(counts + [MOST_RETURNS])
 
 
@@ -342,10 +342,10 @@ def parse_row(line):
     cells = line.split("|")
     if len(cells) != 7:
         return None
-    submit, eligible, start, nodes, minutes, ran = [parse_whole(word) for word in cells[:6]]
-    if None in (submit, eligible, start, nodes, ran) or not nodes:
+    submit, eligible, start, nodes, minutes, run_s = [parse_whole(word) for word in cells[:6]]
+    if None in (submit, eligible, start, nodes, run_s) or not nodes:
         return None
-    if ran == 0 and cells[6].split(" ")[0] in NEVER_RAN:
+    if run_s == 0 and cells[6].split(" ")[0] in NEVER_RAN:
         return None
     limit_s = WHOLE if minutes is None else 60 * minutes  # UNLIMITED, Partition_Limit
     since = max(submit, eligible)

@@ -138,18 +138,18 @@ def _resolve_listed(name, kind):
     If one says NOTHING and the other VALUE, the table wins: no release of Slurm would change what
     working scripts mean.
     """
-    known = TABLE.get_kind(name)
-    return known if {known, kind} == {NOTHING, VALUE} else kind
+    table_kind = TABLE.get_kind(name)
+    return table_kind if {table_kind, kind} == {NOTHING, VALUE} else kind
 
 
 def _resolve_shown(name, kind):
     """Resolve the kind that --help shows for an option. The table wins, since --help leaves much out."""
     if name.startswith("-"):
         return kind
-    known = TABLE.get_kind(name)
-    if known is None or (known, kind) == (NOTHING, MAYBE):
+    table_kind = TABLE.get_kind(name)
+    if table_kind is None or (table_kind, kind) == (NOTHING, MAYBE):
         return VALUE if kind == VALUE else MAYBE
-    return known
+    return table_kind
 
 
 def _parse_autocomplete(text):

@@ -75,9 +75,9 @@ class Call(object):
 def find_real_sbatch(own, environ):
     """Return the real sbatch: that of MIRAGE_REAL_SBATCH, the next on PATH after our own (`own`, a
     real path), or /usr/bin/sbatch; None if there is none."""
-    named = environ.get("MIRAGE_REAL_SBATCH")
-    if named and os.path.realpath(named) != own:
-        return named
+    configured = environ.get("MIRAGE_REAL_SBATCH")
+    if configured and os.path.realpath(configured) != own:
+        return configured
     candidates = [os.path.join(p, "sbatch") for p in environ.get("PATH", "").split(":") if p]
     own_places = [i for i, path in enumerate(candidates) if os.path.realpath(path) == own]
     # Only places after our own: two wrappers on one PATH must not call each other for ever.

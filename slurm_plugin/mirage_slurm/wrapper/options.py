@@ -163,7 +163,7 @@ class Reading(object):
         groups = {}
         for option in self.options:
             groups.setdefault(option.first, []).append(option)
-        kept = []
+        words = []
         index = first
         while index < end:
             group = groups.get(index, [])
@@ -174,12 +174,12 @@ class Reading(object):
             ]
             last = max([option.last for option in group] + [index])
             if len(remaining) == len(group):
-                kept.extend(self.words[index : last + 1])
+                words.extend(self.words[index : last + 1])
             else:
                 for option in remaining:
-                    kept.extend(option.format_words())
+                    words.extend(option.format_words())
             index = last + 1
-        return kept
+        return words
 
     def list_own_words(self):
         """Return the words before the script: sbatch's own, not the script's arguments."""

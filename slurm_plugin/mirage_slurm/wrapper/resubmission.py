@@ -130,8 +130,8 @@ def _has_request(call, head):
 def _is_own(call, link):
     """Return whether this is the script that the chain runs: the same bytes, or the chain's carrier."""
     reading = call.reading
-    named = reading.script is not None
-    if reading.not_understood is not None or (named and call.path is None):
+    is_named = reading.script is not None
+    if reading.not_understood is not None or (is_named and call.path is None):
         return False
     try:
         script = _drop_blank_lines(invocation.read_script(call))

@@ -48,7 +48,7 @@ def suggest_option(name):
     import difflib
 
     prefix_length = len(MIRAGE)
-    names = sorted(known[prefix_length:] for known in MIRAGE_NAMES)
+    names = sorted(option[prefix_length:] for option in MIRAGE_NAMES)
     matches = difflib.get_close_matches(name[prefix_length:], names, 1, 0.7)
     if matches:
         return ": did you mean --%s%s?" % (MIRAGE, matches[0])

@@ -55,11 +55,13 @@ def test_the_small_wheel_and_one_line_run_a_chain(alice: Alice, wheel: Path) -> 
     first = int(told.split()[-1])
     alice.await_lines("begin 1 after nothing")
     (chain,) = json.loads(shell("mirage chain list --json"))
-    assert (chain["state"], chain["links"], chain["says"]) == ("active", "1 of 2", "running")
+    assert (chain["state"], chain["links_started"], chain["links_planned"]) == ("active", 1, 2)
+    assert chain["running"] == [first]
     shown = json.loads(shell(f"mirage chain show {first} --json"))
-    assert shown["links"][0] == {"index": 1, "job_id": first, "says": "running"}
-    second = shown["links"][1]["job_id"]
-    assert shown["links"][1]["says"].startswith("standby")
+    facts = [(link["index"], link["job_id"], link["state"]) for link in shown["links"]]
+    second = facts[1][1]
+    assert facts == [(1, first, "running"), (2, second, "pending")]
+    assert (shown["links"][1]["reason"], shown["stale"]) == ("Dependency", False)
     shell("mirage chain pause " + chain["chain_id"])
     assert alice.testbed.job(second)["JobState"] == "PENDING"
     assert alice.testbed.job(second)["Reason"] == "JobHeldUser"

@@ -18,6 +18,7 @@ from mirage.domain.callers.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState, Style
 from mirage.domain.chain_cause import ChainRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId
+from mirage.shipped_files import load_client_module
 from mirage.slurm.clients.auth import munge as real_munge
 from mirage.web.api.app import ApiContext
 from mirage.web.identity import tokens
@@ -30,6 +31,8 @@ from tests.support.cli.in_process import environment, run_in_process
 from tests.support.mirage_process import Answer
 
 __all__ = ["context", "stage", "store"]
+
+answers = load_client_module("command.directory_answers")
 
 ME = pwd.getpwuid(os.geteuid())
 
@@ -145,6 +148,17 @@ def test_who_has_one_chain_need_not_name_it(
 def test_an_empty_list_says_so(client: Client) -> None:
     assert run("list", url=client.url).out == "no chains\n"
     assert run("list", "--json", url=client.url).out == "[]\n"
+
+
+def test_json_has_the_keys_that_it_has_without_a_service(client: Client, chain: ChainId) -> None:
+    """Those are compared with the schemas in test_command_alone.py."""
+    (row,) = json.loads(run("list", "--json", url=client.url).out)
+    shown = json.loads(run("show", "--json", url=client.url).out)
+    (decision, *_) = json.loads(run("explain", "--json", url=client.url).out)
+    assert set(row) == set(answers.CHAIN)
+    assert set(shown) == set(answers.CHAIN_WITH_LINKS)
+    assert set(shown["links"][0]) == set(answers.LINK)
+    assert set(decision) == set(answers.DECISION)
 
 
 def test_lists_longer_than_a_page_come_whole(client: Client, store: Store, cluster_id: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import PLUGIN
 from tests.support.patient import PATIENCE_S, wait_until
 from tests.support.slurm_plugin.answering import Service
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 
 WAITS = (
     "#!/bin/sh\ntrap '' TERM USR1\n: >$HOME/traps\n"

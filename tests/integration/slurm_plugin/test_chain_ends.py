@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 
 def submitted(link: EditableLink) -> int:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirage.shipped_files import load_client_module
+from mirage.web.api.schemas import chain_schemas
 from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.fakes import FakeSlurm, Link
 
 grammar = load_client_module("command.grammar")
+instants = load_client_module("command.instants")
 plugin_path = load_client_module("command.plugin_path")
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK\n"
@@ -61,9 +66,6 @@ def test_a_users_chains_are_listed_from_their_directories(link: Link) -> None:
     (row,) = [line for line in listed.stdout.splitlines() if link.chain.name in line]
     for cell in ("active", "1 of 3", "job.sh", "exit 0"):
         assert f" {cell} " in row
-    (found,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
-    assert (found["chain_id"], found["state"]) == (link.chain.name, "active")
-    assert found["directory"] == str(link.chain)
     assert asked(link.slurm, "chain", "list", "--state", "paused") == "no chains\n"
 
 
@@ -75,6 +77,62 @@ def test_a_chain_is_shown_by_its_id_its_letters_its_job_or_alone(link: Link, wor
     assert "│ 2    │ 102 │ standby │" in shown
     found = json.loads(asked(link.slurm, "chain", "show", *words, "--json"))
     assert [(one["index"], one["job_id"]) for one in found["links"]] == [(1, 101), (2, 102)]
+
+
+def read_json(slurm: FakeSlurm, verb: str, *words: str) -> Any:
+    return json.loads(asked(slurm, "chain", verb, *words, "--json"))
+
+
+def test_json_has_the_keys_of_the_services_answers(link: Link) -> None:
+    (row,) = read_json(link.slurm, "list")
+    shown = read_json(link.slurm, "show")
+    (*_, decision) = read_json(link.slurm, "explain")
+    assert list(row) == list(chain_schemas.ChainSummary.model_fields)
+    assert set(shown) == set(chain_schemas.ChainView.model_fields)
+    for one in shown["links"]:
+        assert list(one) == list(chain_schemas.LinkView.model_fields)
+    assert list(decision) == list(chain_schemas.DecisionView.model_fields)
+
+
+def test_json_has_what_the_directory_knows_and_null_for_the_rest(link: Link) -> None:
+    before = time.time()
+    link.slurm.job_is(101, "COMPLETED", start=0, end=1000)
+    link.slurm.job_is(102, "PENDING", reason="Priority")
+    shown = read_json(link.slurm, "show")
+    assert before - 60 < instants.parse_instant(shown.pop("created_at")) <= before
+    assert before - 1 < instants.parse_instant(shown.pop("as_of"))
+    first, second = ({k: v for k, v in one.items() if v is not None} for one in shown.pop("links"))
+    assert first == {"index": 1, "job_id": 101, "state": "ended", "end_state": "COMPLETED"}
+    assert second == {"index": 2, "job_id": 102, "state": "pending", "reason": "Priority"}
+    note = shown.pop("note")
+    assert {name: value for name, value in shown.items() if value is not None} == {
+        "chain_id": link.chain.name,
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
+        "uid": os.geteuid(),
+        "state": "active",
+        "links_planned": 3,
+        "links_started": 1,
+        "running": [],
+        "presubmit": "next",
+        "style": "sequential",
+        "mode": "standby",
+        "stale": False,
+        "max_returns": 2,
+    }
+    (row,) = read_json(link.slurm, "list")
+    assert row.pop("created_at") is not None
+    assert row.pop("note") == note
+    assert row == {name: shown[name] for name in row}
+    newest = read_json(link.slurm, "explain")[0]
+    assert newest["reason"] == link.log().splitlines()[-1].partition(" ")[2]
+    assert newest["at"] == newest["last_at"]
+    assert newest["chain_id"] == link.chain.name
+
+
+def test_json_says_that_slurm_is_silent_and_calls_no_guess_a_fact(link: Link) -> None:
+    (link.slurm.root / "slurm.down").touch()
+    shown = read_json(link.slurm, "show")
+    assert (shown["stale"], shown["as_of"], shown["running"]) == (True, None, None)
 
 
 def test_a_user_without_a_chain_is_told_how_to_submit_one(slurm: FakeSlurm) -> None:
@@ -90,8 +148,13 @@ def test_a_chain_is_listed_whatever_its_script_is_called(slurm: FakeSlurm) -> No
     made.run(1)
     (made.chain / "stop").write_text("by alice: done\twith it\n")
     (row,) = json.loads(asked(slurm, "chain", "list", "--json"))
-    assert (row["chain_id"], row["script"]) == (made.chain.name, "a?b?c?[2J.sh")
-    assert row["says"] == r"stop: by alice: done\twith it"
+    assert row["chain_id"] == made.chain.name
+    assert row["note"] == "stop: by alice: done\twith it"
+    (shown,) = [
+        line for line in asked(slurm, "chain", "list").splitlines() if made.chain.name in line
+    ]
+    for cell in ("a?b?c?[2J.sh", r"stop: by alice: done\twith it"):
+        assert f" {cell} " in shown
 
 
 def test_what_links_wrote_down_is_explained(link: Link) -> None:
@@ -119,6 +182,13 @@ def test_a_chain_is_paused_and_resumed_by_holds(link: Link) -> None:
     link.slurm.job_is(102, "PENDING", reason="JobHeldUser")
     assert "is active: job 102 is released" in asked(link.slurm, "chain", "resume", link.chain.name)
     assert (link.slurm.root / "told").read_text() == "uhold 102\nrelease 102\n"
+
+
+def test_a_change_prints_the_whole_chain_for_scripts(link: Link) -> None:
+    link.slurm.command("scontrol", "#!/bin/sh\n")
+    paused = read_json(link.slurm, "pause", link.chain.name)
+    assert set(paused) == set(chain_schemas.ChainView.model_fields)
+    assert (paused["state"], paused["note"]) == ("paused", "job 102 is held")
 
 
 def test_a_cancelling_that_slurm_does_not_hear_stops_the_chain_and_fails(link: Link) -> None:
@@ -181,7 +251,8 @@ def test_a_chain_that_is_over_is_not_cancelled_again(link: Link) -> None:
 def test_a_chain_that_lost_its_next_link_has_failed_in_the_list_and_alone(link: Link) -> None:
     (link.slurm.root / "queue").write_text("")
     (row,) = json.loads(asked(link.slurm, "chain", "list", "--json"))
-    assert (row["state"], row["says"]) == ("failed", "exit 0")
+    assert row["state"] == "failed"
+    assert f"To submit the next link: mirage-link resume {link.chain.name}" in row["note"]
     shown = asked(link.slurm, "chain", "show")
     assert f"chain {link.chain.name} is failed\n" in shown
     assert f"To submit the next link: mirage-link resume {link.chain.name}" in shown

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.patient import wait_until
+from tests.support.slurm_plugin.editable_chain import EditableLink
 from tests.support.slurm_plugin.fakes import Call
-from tests.support.slurm_plugin.told import EditableLink
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 FIRST, OWN, NEW = 101, 102, 103

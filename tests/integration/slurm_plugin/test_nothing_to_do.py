@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.patient import wait_until
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 SAYS = "mirage: the chain is done: link 2 had nothing to do"
 

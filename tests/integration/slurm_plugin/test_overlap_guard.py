@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.patient import PATIENCE_S, wait_until
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 
 
 def beside(link: EditableLink, left_s: int | str, *, index: int = 1) -> None:

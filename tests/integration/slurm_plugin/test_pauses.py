@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 FAILS = "#!/bin/sh\nexit 2\n"
 SAVES = "#!/bin/sh\nmkdir -p $HOME/out/deep; echo $MIRAGE_LINK >$HOME/out/deep/model\n"

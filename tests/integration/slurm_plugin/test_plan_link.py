@@ -12,9 +12,9 @@ import pytest
 from tests.integration.slurm_plugin.test_beside_the_script import WAITS, finish
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.planning import HOUR, SACCT, SCONTROL
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 DATE = r"""#!/bin/sh
 [ "$*" = +%s ] || exec /usr/bin/date "$@"

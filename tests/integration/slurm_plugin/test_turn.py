@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 

@@ -14,9 +14,9 @@ import pytest
 from tests import needed
 from tests.support.paths import PLUGIN
 from tests.support.patient import wait_until
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.forger import BOB, NOW, Forger, as_root, folder_of, forging
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
 
 pytestmark = as_root
 

@@ -194,8 +194,8 @@ class Site:
         )
         environment = {"PYTHONPATH": str(self.root / "slurm_plugin"), "SLURM_SACK_SOCKET": socket}
         words = ["/usr/bin/python3", "-BSc", program]
-        done = self.testbed.run(words, user=user, input=signed_text, env=environment)
-        return f"SACK {done.stdout.strip()}"
+        process = self.testbed.run(words, user=user, input=signed_text, env=environment)
+        return f"SACK {process.stdout.strip()}"
 
     def send(self, method: str, path: str, credential: str) -> httpx.Response:
         """Send a request with this value of the header Authorization."""

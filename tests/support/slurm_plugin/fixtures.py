@@ -14,10 +14,10 @@ from tests.support.handover.scene import Scene
 from tests.support.paths import PLUGIN
 from tests.support.slurm_plugin.answering import Service, answering
 from tests.support.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
+from tests.support.slurm_plugin.editable_chain import MakeChain, chains
 from tests.support.slurm_plugin.fakes import FakeSlurm
 from tests.support.slurm_plugin.lone_alice import Alice
 from tests.support.slurm_plugin.planning import Planning
-from tests.support.slurm_plugin.told import MakeChain, chains
 from tests.support.slurm_plugin.two_links import Pair, pairs
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 

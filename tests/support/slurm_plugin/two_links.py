@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tests.support.log_lines import read_whole_lines
 from tests.support.patient import wait_until
-from tests.support.slurm_plugin.told import EditableLink, MakeChain
+from tests.support.slurm_plugin.editable_chain import EditableLink, MakeChain
 
 Pair = Callable[..., tuple[EditableLink, subprocess.Popen[bytes]]]
 WORKS = """#!/bin/sh

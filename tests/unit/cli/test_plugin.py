@@ -55,6 +55,7 @@ def test_the_line_is_in_the_words_of_the_login_shell(shell: str, line: str) -> N
     [
         ("bash", 'export PATH=/opt/m:"$PATH":/home/a/bin'),
         ("zsh", 'export PATH=/opt/m:"$PATH":/home/a/bin'),
+        ("ksh", 'export PATH=/opt/m:"$PATH":/home/a/bin'),
         ("tcsh", 'setenv PATH /opt/m:"$PATH":/home/a/bin'),
         ("fish", "set -gx PATH '/opt/m' $PATH '/home/a/bin'"),
     ],
@@ -62,3 +63,12 @@ def test_the_line_is_in_the_words_of_the_login_shell(shell: str, line: str) -> N
 def test_the_environments_own_commands_come_last(shell: str, line: str) -> None:
     """Its python must not be in front of the user's."""
     assert plugin_path.format_path_line("/opt/m", shell, "/home/a/bin") == line
+
+
+def test_a_shell_of_other_words_gets_a_sentence_and_no_line() -> None:
+    """Its login shell may be one, such as xonsh, or none, such as nologin."""
+    words = [sys.executable, "-m", "mirage", "plugin", "path"]
+    environ = {**os.environ, "SHELL": "/usr/bin/xonsh"}
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "knows no line for the shell xonsh: put the folder /" in done.stderr

@@ -1,10 +1,15 @@
-"""Text of users on a terminal and in a log."""
+"""Text of users on a terminal and in a log, by the service and by the client."""
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.sanitize import escape_unprintable
+from mirage.shipped_files import load_client_module
+
+escape_in_client: Callable[[str], str] = load_client_module("client.printable").escape_unprintable
 
 
 @pytest.mark.parametrize(
@@ -20,12 +25,13 @@ from mirage.domain.sanitize import escape_unprintable
     ],
 )
 def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
-    assert escape_unprintable(text) == shown
+    assert escape_unprintable(text) == escape_in_client(text) == shown
 
 
 @given(st.text())
 def test_it_is_one_line_and_holds_no_control(text: str) -> None:
     shown = escape_unprintable(text)
+    assert escape_in_client(text) == shown
     assert len(shown.splitlines()) <= 1
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
     assert escape_unprintable(shown) == shown

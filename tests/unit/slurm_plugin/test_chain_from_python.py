@@ -271,7 +271,7 @@ def test_the_service_says_how_the_chain_stands(
         "link 1 (job 101): TIMEOUT",
         "link 2 (job 102): waits for link 1",
         "link 3 (job 103): held (Priority)",
-        "2026-03-02T12:00:00Z, link 3: 95? min",
+        r"2026-03-02T12:00:00Z, link 3: 95\x1b min",
     ]
     paths = [path for path, _ in service.requests]
     assert paths[-1] == f"/api/v1/chains/{scene.chain.id}/decisions?limit=5"
@@ -312,3 +312,23 @@ def test_the_service_hears_of_the_cancelling(
     scene.chain.cancel()
     assert service.posted == [(f"/api/v1/chains/{scene.chain.id}/cancel", b"")]
     assert scene.cancelled == ["101"], "the user's own scancel is not late"
+
+
+@pytest.mark.parametrize("code", [401, 403, 409, 429])
+def test_a_service_that_refuses_the_cancelling_is_quoted_once_the_jobs_are_cancelled(
+    scene: Scene, service: Service, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setenv("MIRAGE_URL", service.url)
+    service.answers, service.post_status = [503], code
+    said = rf"cancelled jobs: 101\), but the service refuses .*: {code}: the reason"
+    with pytest.raises(scene.module.ChainError, match=said):
+        scene.chain.cancel()
+    assert scene.cancelled == ["101"]
+
+
+def test_a_service_that_knows_no_such_chain_refuses_nothing(
+    scene: Scene, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRAGE_URL", service.url)
+    service.answers, service.post_status = [404], 404
+    assert scene.chain.cancel() == [101]

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration.slurm_plugin.test_pauses import mirage_link
+from tests.support.slurm_plugin.editable_chain import MakeChain
 from tests.support.slurm_plugin.fakes import FakeSlurm
-from tests.support.slurm_plugin.told import MakeChain
 
 
 def test_the_next_link_is_eligible_at_once_and_put_there_once(chain: MakeChain) -> None:

@@ -1,1 +1,1 @@
-"""Identifies callers by a MUNGE credential or a Slurm JWT."""
+"""Identifies callers by a credential of MUNGE or of Slurm's own socket, or by a Slurm JWT."""

@@ -19,7 +19,12 @@ _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was 
 
 
 def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> Caller:
-    """Return the user who made the credential.
+    """Return the user who made the credential. Arguments and errors as verify_credential."""
+    return verify_credential(credential, payload, *older_payloads)[0]
+
+
+def verify_credential(credential: str, payload: str, *older_payloads: str) -> tuple[Caller, int]:
+    """Return the user who made the credential, and the last second in which it is good (epoch).
 
     The credential must sign exactly `payload`, or one of `older_payloads`, which clients without a
     cluster's name sign. munged refuses a credential that was used before.
@@ -28,7 +33,7 @@ def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> 
     """
     if not _CREDENTIAL.fullmatch(credential):
         raise NotIdentified("the credential is not a MUNGE credential: make one with `munge`")
-    result = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID"], credential)
+    result = _run_command(["unmunge", "--numeric", "--keys=STATUS,UID,ENCODE_TIME,TTL"], credential)
     head, _, signed_text = result.stdout.decode(errors="replace").partition("\n\n")
     facts = dict(_parse_fact(line) for line in head.splitlines())
     if result.returncode >= _BAD_CREDENTIAL:
@@ -38,7 +43,8 @@ def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> 
             # munged decodes even an expired credential, so its maker is known here.
             format_user_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
         )
-    if result.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
+    is_whole = all(facts.get(name, "").isdigit() for name in ("UID", "ENCODE_TIME", "TTL"))
+    if result.returncode != 0 or facts.get("STATUS") != "0" or not is_whole:
         reason = result.stderr.decode(errors="replace").strip() or f"exit code {result.returncode}"
         raise ClusterUnavailable(
             f"munged cannot check credentials: {reason}; see `systemctl status munge`"
@@ -49,7 +55,8 @@ def authenticate_caller(credential: str, payload: str, *older_payloads: str) -> 
             f"the MUNGE credential {explain_difference(signed_text, payload)}",
             format_user_name(uid),
         )
-    return build_caller(uid, names_cluster=signed_text == payload)
+    expires_at = int(facts["ENCODE_TIME"]) + int(facts["TTL"])
+    return build_caller(uid, names_cluster=signed_text == payload), expires_at
 
 
 def create_credential(payload: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from mirage.domain.callers.caller import Caller
+from mirage.domain.callers.caller import Caller, ClaimUse
 from mirage.domain.callers.request_signing import explain_difference
 from mirage.errors import NotIdentified
 from mirage.slurm.clients.host_accounts import build_caller, format_user_name
@@ -34,6 +34,12 @@ outlive a restart of the service, which forgets what was used."""
 TIMEOUT_S = 5.0
 """How long Slurm's daemon may take to answer."""
 
+_ADVICE_FOR_TUNNELS = (
+    "a tunnel such as `ssh -L 6480:...` ends in a process of the user. Tunnel the service's "
+    "socket: run `ssh -N -L ~/mirage.socket:/run/mirage/api.sock HOST`, and set "
+    "MIRAGE_URL=unix://$HOME/mirage.socket"
+)
+
 ANYBODY = 0xFFFFFFFF
 """The uid `ruid` of a credential that any user may verify (SLURM_AUTH_UID_ANY)."""
 
@@ -42,10 +48,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _CONTEXT = "sack"
 _NONCE = re.compile(r" [0-9a-f]{16}\Z")
 """May follow the text of the request, so that two credentials of one second differ."""
-
-ClaimUse = Callable[[Caller, str, int], bool]
-"""Claims the only use of a credential: its caller, a digest of it, and the last second in which it
-is good (epoch). Returns whether it was not used before. May raise TooMany."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,8 @@ class SackVerifier:
     def _find_other_reader(self, claims: _Claims) -> str:
         if claims.reader_uid in (self.uid, ANYBODY):
             return ""
+        if claims.reader_uid == claims.uid:  # who listened on the client's side of a tunnel
+            return f"was made for its own maker: {_ADVICE_FOR_TUNNELS}"
         return (
             f"was made for the user {claims.reader_uid}, and this service runs as {self.uid}: set "
             f"`account = {self.uid}` in /etc/mirage/client.conf"

@@ -56,6 +56,11 @@ NOW = int(time.time())
         ({"context": "auth"}, ME, "was made by a daemon of Slurm for itself"),
         ({"context": None}, ME, "was made by a daemon of Slurm for itself"),
         ({"ruid": BOB}, "", f"was made for the user {BOB}, and this service runs as"),
+        (
+            {"ruid": BOB, "uid": BOB},
+            "",
+            "was made for its own maker: .* `ssh -N -L ~/mirage.socket:/run/mirage/api.sock HOST`",
+        ),
     ],
 )
 def test_a_credential_that_is_not_for_this_service_is_refused(
@@ -63,7 +68,7 @@ def test_a_credential_that_is_not_for_this_service_is_refused(
 ) -> None:
     with pytest.raises(NotIdentified, match=f"^the SACK credential {why}") as refused:
         verifier.authenticate_caller(sackd.mint(PAYLOAD, **claims), PAYLOAD)
-    assert refused.value.who == user
+    assert refused.value.claimant == user
 
 
 def test_the_reader_is_compared_though_the_daemon_lets_anybody_verify(
@@ -74,7 +79,7 @@ def test_the_reader_is_compared_though_the_daemon_lets_anybody_verify(
     for claims, why in (({"ruid": BOB}, "made for the user"), ({"exp": NOW - 1}, "has expired")):
         with pytest.raises(NotIdentified, match=why) as refused:
             build_verifier().authenticate_caller(sackd.mint(PAYLOAD, **claims), PAYLOAD)
-        assert refused.value.who == ME
+        assert refused.value.claimant == ME
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_a_credential_is_good_for_its_own_request_alone(
 ) -> None:
     with pytest.raises(NotIdentified, match=why) as refused:
         verifier.authenticate_caller(sackd.mint(text), PAYLOAD)
-    assert refused.value.who == ME
+    assert refused.value.claimant == ME
 
 
 def test_a_payload_that_was_swapped_is_refused(
@@ -106,7 +111,7 @@ def test_a_payload_that_was_swapped_is_refused(
     content = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
     with pytest.raises(NotIdentified, match="is not valid here") as refused:
         verifier.authenticate_caller(f"{head}.{content}.{signature}", PAYLOAD)
-    assert refused.value.who == "", "nobody vouches for the name in it"
+    assert refused.value.claimant == "", "nobody vouches for the name in it"
 
 
 def test_a_credential_of_another_key_is_refused(verifier: subject.SackVerifier) -> None:
@@ -124,7 +129,7 @@ def test_a_credential_counts_once(sackd: FakeSackd, verifier: subject.SackVerifi
     for credential in (first, second):
         with pytest.raises(NotIdentified, match="was used before") as refused:
             verifier.authenticate_caller(credential, PAYLOAD)
-        assert refused.value.who == ME
+        assert refused.value.claimant == ME
 
 
 def test_a_second_spelling_of_a_signature_is_no_new_credential(

@@ -104,7 +104,7 @@ UNSIGNED = {
 @pytest.mark.parametrize("which", UNSIGNED)
 def test_what_the_key_did_not_sign_is_refused(slurm_keys: slurm_jwt.SlurmJwt, which: str) -> None:
     error = refused(slurm_keys, UNSIGNED[which])
-    assert error.who == "", "nothing of it is certain"
+    assert error.claimant == "", "nothing of it is certain"
 
 
 SIGNED = {
@@ -127,7 +127,7 @@ def test_what_is_signed_and_no_good_is_refused(slurm_keys: slurm_jwt.SlurmJwt, w
     given, said, who = SIGNED[which]
     error = refused(slurm_keys, made(given))
     assert said in str(error)
-    assert error.who == who
+    assert error.claimant == who
 
 
 def test_the_audience_is_looked_at_where_one_is_set(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_public_keys_of_a_file(tmp_path: Path, rsa: RSAKey) -> None:
     assert reader.authenticate_caller(by_rsa(rsa, claims())) == ROOT
     stranger = RSAKey.generate_key(2048, parameters={"kid": "first"})
     refused(reader, by_rsa(stranger, claims()))
-    assert refused(reader, by_rsa(rsa, claims(exp=NOW - 60))).who == "root"
+    assert refused(reader, by_rsa(rsa, claims(exp=NOW - 60))).claimant == "root"
 
 
 def test_a_public_key_is_no_shared_secret(tmp_path: Path, rsa: RSAKey) -> None:

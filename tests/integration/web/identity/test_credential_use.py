@@ -2,14 +2,14 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
 from mirage.database.access import idempotency
-from mirage.database.schema.engine import Store
+from mirage.database.schema.engine import Store, Transaction
 from mirage.database.schema.tables import idempotency_keys
 from mirage.domain.callers.caller import Caller
 from mirage.errors import NotIdentified, TooMany
@@ -17,6 +17,7 @@ from mirage.service import wiring
 from mirage.slurm.clients.auth import munge as real_munge
 from mirage.slurm.clients.auth.sack import SackVerifier
 from mirage.web.identity.credential_use import (
+    CLOCKS_APART_S,
     UsedCredentials,
     claim_in_database,
     refuse_second_use,
@@ -35,9 +36,15 @@ def other_host(munge_commands: Path) -> Iterator[Path]:
         yield commands
 
 
+def build_identify(store: Store, of_user: int = 100) -> Callable[..., Caller]:
+    used = UsedCredentials(time.time, of_user=of_user)
+    claim_use = claim_in_database(store, time.time, used)
+    return refuse_second_use(real_munge.verify_credential, claim_use)
+
+
 def ask(store: Store, credential: str, payload: str = PAYLOAD) -> Caller:
-    identify = refuse_second_use(real_munge.authenticate_caller, store, lambda: NOW)
-    return identify(credential, payload)
+    """As a service that has just begun asks: it remembers nothing itself."""
+    return build_identify(store)(credential, payload)
 
 
 def test_what_one_host_accepted_the_other_refuses(
@@ -65,14 +72,42 @@ def test_a_second_spelling_of_a_used_credential_is_no_new_one(
 def test_used_credentials_go_after_their_life_and_push_out_no_key_of_a_request(
     store: Store, cluster_id: int
 ) -> None:
-    later = NOW + idempotency.CREDENTIAL_S
+    def claim(digest: str, now: int) -> bool:
+        return idempotency.claim_credential(tx, 7, digest, kept_until=now + 600, now=now)
+
     with store.begin() as tx:
         assert idempotency.claim_key(tx, cluster_id, 7, "k", fingerprint="f", now=NOW)
         for n in range(2 * idempotency.MOST_KEYS_PER_USER):
-            assert idempotency.claim_credential(tx, 7, f"digest {n}", NOW)
-        assert not idempotency.claim_credential(tx, 7, "digest 0", later - 1)
+            assert claim(f"digest {n}", NOW)
+        assert not claim("digest 0", NOW + 600)
         assert idempotency.find_fingerprint(tx, cluster_id, 7, "k", now=NOW) == "f"
-        assert idempotency.claim_credential(tx, 7, "digest 0", later)
+        assert claim("digest 0", NOW + 601)
+        assert count_rows(tx) == 2, "the key and the newest"
+        idempotency.forget_expired_keys(tx, NOW + 1202)
+        assert count_rows(tx) == 1, "the key"
+
+
+def count_rows(tx: Transaction) -> int:
+    return tx.scalar(select(func.count()).select_from(idempotency_keys)) or 0
+
+
+def test_a_credential_of_munge_is_remembered_until_no_host_takes_it(
+    store: Store, munge: Path
+) -> None:
+    before = int(time.time())
+    ask(store, real_munge.create_credential(PAYLOAD))
+    with store.read() as tx:
+        (kept_until,) = tx.scalars(select(idempotency_keys.c.at))
+    assert before <= kept_until - 300 - CLOCKS_APART_S <= int(time.time()), "munged gives 300 s"
+
+
+def test_a_user_fills_no_database_with_used_credentials_of_munge(store: Store, munge: Path) -> None:
+    identify = build_identify(store, of_user=1)
+    identify(real_munge.create_credential(PAYLOAD), PAYLOAD)
+    with pytest.raises(TooMany):
+        identify(real_munge.create_credential(PAYLOAD), PAYLOAD)
+    with store.read() as tx:
+        assert count_rows(tx) == 1
 
 
 def test_a_credential_of_slurms_socket_counts_once_for_all_services_of_the_database(
@@ -89,7 +124,7 @@ def test_a_credential_of_slurms_socket_counts_once_for_all_services_of_the_datab
 
 def build_sack_verifier(store: Store, of_user: int = 100) -> SackVerifier:
     used = UsedCredentials(time.time, of_user=of_user)
-    return wiring.build_sack_verifier("lab", claim_in_database(store, lambda: NOW, used))
+    return wiring.build_sack_verifier("lab", claim_in_database(store, time.time, used))
 
 
 def test_a_user_fills_no_database_with_used_credentials(store: Store, sackd: FakeSackd) -> None:
@@ -98,4 +133,4 @@ def test_a_user_fills_no_database_with_used_credentials(store: Store, sackd: Fak
     with pytest.raises(TooMany):
         verifier.authenticate_caller(sackd.mint(PAYLOAD + " 00112233aabbccdd"), PAYLOAD)
     with store.read() as tx:
-        assert tx.scalar(select(func.count()).select_from(idempotency_keys)) == 1
+        assert count_rows(tx) == 1
