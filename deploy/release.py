@@ -28,7 +28,15 @@ _MOST_NAMED = 3
 _PROMISE = re.compile(r"^These changes become (\S+)\. ", re.MULTILINE)
 _SHOWING = re.compile(r"^(deploy|docs/admin)/.*\.(md|ya?ml)$")
 """Files that name packages and images with their version."""
-_PACKAGES = ("mirage", "mirage-learn")
+_DEBS = (
+    "mirage-plugin_{0}_all.deb",
+    *(
+        f"{name}_{{0}}~{release}_amd64.deb"
+        for name in ("mirage", "mirage-learn")
+        for release in ("debian12", "debian13")
+    ),
+)
+"""By version and time of the commit."""
 
 
 class NotReadyError(Exception):
@@ -75,16 +83,16 @@ def with_version(text: str, release: Release) -> str:
 
 def read_version(text: str) -> str:
     """The version that the file of the version has. Raises NotReadyError."""
-    found = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
-    if found is None:
+    match = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
+    if match is None:
         raise NotReadyError(f'{VERSION_FILE} has no line VERSION = "...": restore it')
-    return found[1]
+    return match[1]
 
 
 def with_section(changelog: str, release: Release) -> str:
     """The changelog whose unreleased entries are the release's, below a new empty section."""
-    head, found, rest = changelog.partition(UNRELEASED)
-    if not found:
+    head, heading, rest = changelog.partition(UNRELEASED)
+    if not heading:
         raise NotReadyError(f"{CHANGELOG} has no line '## Unreleased': add it above the releases")
     section = re.split(r"^## ", rest, maxsplit=1, flags=re.MULTILINE)[0]
     if not re.search(r"^- ", section, re.MULTILINE):
@@ -102,9 +110,10 @@ def with_section(changelog: str, release: Release) -> str:
 
 
 def with_names(text: str, release: Release) -> str:
-    """A page or a file of containers that names the package and the image of the release."""
+    """A page or a file of containers that names the packages and the image of the release."""
     old = re.escape(release.before)
-    return re.sub(rf"(?<=\bmirage[_:]){old}\b|(?<=\bmirage \(){old}(?=\+)", release.version, text)
+    name = rf"(\bmirage(?:-[a-z]+)?(?:[_:]|(?= \({old}\+) \()){old}\b"
+    return re.sub(name, rf"\g<1>{release.version}", text)
 
 
 def checksums(files: Mapping[str, bytes]) -> str:
@@ -116,12 +125,12 @@ def checksums(files: Mapping[str, bytes]) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    match = _VERSION.fullmatch(version)
+    if match is None:
         raise NotReadyError(
             f"{version!r} is no version: give three numbers, as in make release VERSION=0.2.0"
         )
-    return tuple(map(int, found.groups()))
+    return tuple(map(int, match.groups()))
 
 
 class Checkout:
@@ -133,27 +142,29 @@ class Checkout:
     def git(self, *words: str) -> str:
         """What git prints. Raises NotReadyError with what git says if it fails."""
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["git", "-C", str(self.folder), *words], capture_output=True, text=True, check=False
             )
         except FileNotFoundError:
             raise NotReadyError("git is not installed: apt-get install git") from None
-        if done.returncode:
-            raise NotReadyError(f"git {words[0]} failed: {(done.stderr or done.stdout).strip()}")
-        return done.stdout
+        if process.returncode:
+            raise NotReadyError(
+                f"git {words[0]} failed: {(process.stderr or process.stdout).strip()}"
+            )
+        return process.stdout
 
     def committed(self) -> dict[str, str]:
         """What a release may change, as the last commit has it, by path."""
         names = self.git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
-        wanted = [
+        paths = [
             name for name in names if name in {VERSION_FILE, CHANGELOG} or _SHOWING.match(name)
         ]
-        return {name: self.git("show", f"HEAD:{name}") for name in wanted}
+        return {name: self.git("show", f"HEAD:{name}") for name in paths}
 
     def changed(self) -> set[str]:
         """Paths that differ from the last commit, untracked ones among them."""
-        told = self.git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
-        return {line[3:] for line in told.split("\0") if line}
+        status = self.git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+        return {line[3:] for line in status.split("\0") if line}
 
     def has(self, name: str, text: str) -> bool:
         path = self.folder / name
@@ -163,16 +174,16 @@ class Checkout:
         """The date that an earlier try gave this version in the changelog, or None."""
         path = self.folder / CHANGELOG
         text = path.read_text() if path.is_file() else ""
-        found = re.search(rf"^## {re.escape(version)} - (\d{{4}}-\d\d-\d\d)$", text, re.MULTILINE)
+        match = re.search(rf"^## {re.escape(version)} - (\d{{4}}-\d\d-\d\d)$", text, re.MULTILINE)
         try:
-            return date.fromisoformat(found[1]) if found else None
+            return date.fromisoformat(match[1]) if match else None
         except ValueError:
             return None
 
     def tagged(self, tag: str) -> str | None:
         """The commit of a tag, or None."""
-        found = "%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)"
-        return self.git("tag", "--list", tag, f"--format={found}").strip() or None
+        commit_format = "%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)"
+        return self.git("tag", "--list", tag, f"--format={commit_format}").strip() or None
 
 
 def release(checkout: Checkout, version: str, *, on: date, dry_run: bool) -> None:
@@ -187,8 +198,8 @@ def release(checkout: Checkout, version: str, *, on: date, dry_run: bool) -> Non
             f"{one.tag} is released already, as commit {tagged[:12]}: give a newer version, "
             f"or build it again after git checkout {one.tag}"
         )
-    said = checkout.git("log", "-1", "--format=%s").strip()
-    committed = before == version and (tagged is not None or said == one.message)
+    last_message = checkout.git("log", "-1", "--format=%s").strip()
+    committed = before == version and (tagged is not None or last_message == one.message)
     new = {} if committed else edit(texts, one)
     _refuse_other_changes(checkout, new)
     if new:
@@ -207,10 +218,10 @@ def _refuse_other_changes(checkout: Checkout, new: Mapping[str, str]) -> None:
         name for name in checkout.changed() if name not in new or not checkout.has(name, new[name])
     )
     if others:
-        named = ", ".join(others[:_MOST_NAMED])
+        names = ", ".join(others[:_MOST_NAMED])
         more = len(others) - _MOST_NAMED
         raise NotReadyError(
-            f"the checkout has changes that are not committed: {named}"
+            f"the checkout has changes that are not committed: {names}"
             f"{f' and {more} more' if more > 0 else ''}. "
             "Commit them, or put them aside with git stash --include-untracked"
         )
@@ -246,7 +257,7 @@ def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None
     names = [
         *(f"{name}-{version}-py3-none-any.whl" for name in DISTRIBUTIONS),
         *(f"{name}-{version}.tar.gz" for name in DISTRIBUTIONS),
-        *(f"{name}_{version}+{stamp}_amd64.deb" for name in _PACKAGES if deb),
+        *(name.format(f"{version}+{stamp}") for name in _DEBS if deb),
     ]
     if missing := [name for name in names if not (dist / name).is_file()]:
         raise NotReadyError(f"{missing[0]} was not built: look at what stands in {dist}")
@@ -254,12 +265,12 @@ def build(checkout: Checkout, version: str, *, deb: bool, dry_run: bool) -> None
 
 
 def _run(checkout: Checkout, *words: str, folder: str = ".") -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         words, cwd=checkout.folder / folder, capture_output=True, text=True, check=False
     )
-    if done.returncode:
+    if process.returncode:
         raise NotReadyError(
-            f"{' '.join(words)} failed: {(done.stderr or done.stdout).strip()}\n"
+            f"{' '.join(words)} failed: {(process.stderr or process.stdout).strip()}\n"
             "Mend that, then run the same release again: it goes on from here"
         )
 

@@ -1,12 +1,12 @@
-"""Copies the installed distributions that requirements need, without files that serving ignores."""
+"""Links the unpacked distributions that requirements need, without files that serving ignores."""
 
-import shutil
-from collections.abc import Iterator, Sequence
-from importlib.metadata import Distribution, distribution
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
 _COLD_FOLDERS = frozenset({"tests", "__pycache__", "include"})
 _COLD_SUFFIXES = frozenset({".pyc", ".pyo", ".pyi", ".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a"})
@@ -27,43 +27,52 @@ _ONNX_TESTS = "onnx/backend/test"
 """Ten thousand small files."""
 
 
-def copy(requirements: Sequence[str], into: Path, *, without: Sequence[str] = ()) -> None:
-    """Copies the files; the copies hold no link into the environment they come from.
+def link(
+    requirements: Sequence[str], into: Path, unpacked: Path, python: str, *, without: Sequence[str]
+) -> None:
+    """Link the files from the folder `unpacked`, whose modules are of `python`, as "3.13".
 
     `without`: the requirements of a package that is there as well, and brings its files itself.
     """
     into.mkdir(parents=True)
-    brought = needed(without)
-    wanted = {name: found for name, found in needed(requirements).items() if name not in brought}
-    for found in sorted(wanted.values(), key=lambda d: d.name):
-        for file in _files(found):
+    present = {canonicalize_name(d.name): d for d in distributions(path=[str(unpacked)])}
+    brought = needed(without, present, python)
+    wanted = needed(requirements, present, python).items()
+    for one in sorted((d for n, d in wanted if n not in brought), key=lambda d: d.name):
+        for file in _files(one):
             target = into / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(str(found.locate_file(file)), target)
+            os.link(str(one.locate_file(file)), target)
 
 
-def needed(requirements: Sequence[str]) -> dict[str, Distribution]:
-    """By name. Raises PackageNotFoundError for what is not installed here."""
-    found: dict[str, Distribution] = {}
-    seen: set[tuple[str, str]] = set()
+def needed(
+    requirements: Sequence[str], present: Mapping[NormalizedName, Distribution], python: str
+) -> dict[NormalizedName, Distribution]:
+    """By name. Exits if one is not among `present`."""
+    closure: dict[NormalizedName, Distribution] = {}
+    seen: set[tuple[NormalizedName, str]] = set()
     waiting = [(Requirement(text), "") for text in requirements]
+    where = {"python_version": python, "python_full_version": f"{python}.0"}
     while waiting:
         wanted, extra = waiting.pop()
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+        if wanted.marker is not None and not wanted.marker.evaluate(where | {"extra": extra}):
             continue
         name = canonicalize_name(wanted.name)
-        found.setdefault(name, distribution(name))
+        if name not in present:
+            raise SystemExit(f"no wheel of {name} is pinned for Python {python}: make requirements")
+        closure.setdefault(name, present[name])
         for each in {"", *wanted.extras}:
             if (name, each) not in seen:
                 seen.add((name, each))
-                needs = map(Requirement, found[name].requires or ())
+                needs = map(Requirement, closure[name].requires or ())
                 waiting += [(more, each) for more in needs]
-    return found
+    return closure
 
 
-def _files(found: Distribution) -> Iterator[PurePosixPath]:
-    for file in found.files or ():
+def _files(one: Distribution) -> Iterator[PurePosixPath]:
+    for file in one.files or ():
         outside = file.parts[0] == ".." or file.is_relative_to(_ONNX_TESTS)
         cold = _COLD_FOLDERS & set(file.parts[:-1]) or file.suffix in _COLD_SUFFIXES
-        if not (outside or cold or any(file.match(pattern) for pattern in _COLD)):
+        # RECORD has the hashes of programs, in which the building Python's path stands.
+        if not (outside or cold or file.name == "RECORD" or any(map(file.match, _COLD))):
             yield file

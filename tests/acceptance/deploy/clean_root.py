@@ -1,4 +1,4 @@
-"""A root file system of its own over this host's, in which packages come and go."""
+"""A root file system of its own over another, in which packages come and go."""
 
 import os
 import signal
@@ -14,7 +14,8 @@ _LONGEST_S = 1800
 class CleanRoot:
     """Commands run in it, as root or as `user`; what they start and leave behind stays in it."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, below: Path) -> None:
+        self._below = below
         self._beside = ["nsenter", f"--target={pid}", "--mount"]
         self._enter = [*self._beside, "--pid", "--net", "--root", "--wd"]
 
@@ -48,25 +49,25 @@ class CleanRoot:
             os.kill(_child(process.pid), signal.SIGTERM)
 
     def new(self) -> set[str]:
-        """Every path that is in it and not on the host."""
+        """Every path that is in it and not in the root below."""
         upper = "/mnt/upper"
         words = [*self._beside, "find", upper, "-mindepth", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         written = {path.removeprefix(upper) for path in done.stdout.splitlines()}
-        return {path for path in written if not os.path.lexists(path)}
+        return {path for path in written if not os.path.lexists(f"{self._below}{path}")}
 
 
 @contextmanager
-def clean_root(srv: Path) -> Iterator[CleanRoot]:
-    """`srv` is its /srv, read-only. Everything in it ends with the block."""
+def clean_root(srv: Path, below: Path = Path("/")) -> Iterator[CleanRoot]:
+    """`srv` is its /srv, read-only; `below`: the root that it shows. All ends with the block."""
     namespaces = ("unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child")
-    words: Sequence[str] = (*namespaces, "bash", str(_SCRIPT), str(srv))
+    words: Sequence[str] = (*namespaces, "bash", str(_SCRIPT), str(srv), str(below))
     holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin is not None
     assert holder.stdout is not None
     try:
         assert holder.stdout.readline() == "ready\n", "no root of its own can be made here"
-        yield CleanRoot(_child(holder.pid))
+        yield CleanRoot(_child(holder.pid), below)
     finally:
         holder.stdin.close()
         holder.stdout.close()

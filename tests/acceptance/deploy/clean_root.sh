@@ -1,13 +1,18 @@
 #!/bin/bash
-# clean_root.sh FOLDER: a root of its own over this host's, in memory; FOLDER is its /srv. It ends with its standard input.
+# clean_root.sh FOLDER ROOT: a root of its own over ROOT, in memory; FOLDER is its /srv. It ends with its standard input.
 #
-# Nothing of the host can be written from inside: all of / is a layer, and /dev, /run, /tmp and /var/tmp are new. Called by
+# Nothing of the host can be written from inside: all of ROOT is below a layer, and /dev, /run, /tmp and /var/tmp are new. Called by
 # clean_root.py through unshare.
 set -eu
 ip link set lo up
+# Loopback alone does not count as a network (deploy/testbed/apart.sh).
+ip link add clean0 type veth peer name clean1
+ip addr add 192.0.2.1/24 dev clean0
+ip link set clean0 up
+ip link set clean1 up
 mount -t tmpfs -o mode=755 tmpfs /mnt
 mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
+mount -t overlay overlay -o "lowerdir=$2,upperdir=/mnt/upper,workdir=/mnt/work" /mnt/root
 cd /mnt/root
 for place in dev run tmp var/tmp; do
     mount -t tmpfs -o mode=755 tmpfs "$place"

@@ -11,6 +11,9 @@ from mirage.database.schema.tables import SCHEMA
 from tests.support.paths import CHECKOUT
 
 BUILD = CHECKOUT / "deploy" / "deb" / "build.py"
+BUILD_RPM = CHECKOUT / "deploy" / "rpm" / "build_rpm.py"
+PYTHONS = {"debian12": "3.11", "debian13": "3.13"}
+"""As each release has it."""
 NEXT_SCHEMA = f"{int(SCHEMA) + 1:04}"
 _MIGRATION = f'''"""One more, of a later Mirage."""
 
@@ -30,20 +33,31 @@ def downgrade() -> None:
 '''
 
 
-def build(source: Path, out: Path, *names: str, epoch: int) -> list[Path]:
+def build(source: Path, out: Path, release: str, *names: str, epoch: int) -> list[Path]:
     """The packages of those names. `epoch`: of the commit; a later one is a newer package."""
-    chosen = [f"--package={name}" for name in names]
-    words = [
-        *chosen,
-        "--source",
-        str(source),
-        "--out",
-        str(out),
-        "--work",
-        str(out.parent / "work"),
-    ]
+    places = ["--source", str(source), "--out", str(out), "--work", str(out.parent / "work")]
     done = subprocess.run(
-        [sys.executable, str(BUILD), *words, "--level", "1"],
+        [
+            *(sys.executable, str(BUILD), *places, "--level", "1", f"--release={release}"),
+            *(f"--package={name}" for name in names),
+        ],
+        env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def build_rpms(
+    source: Path, out: Path, *names: str, epoch: int, python: str = "3.12"
+) -> list[Path]:
+    """The RPM packages of those names, or all."""
+    words = [f"--package={name}" for name in names]
+    words += [f"--source={source}", f"--out={out}", f"--work={out.parent / 'work'}"]
+    done = subprocess.run(
+        [sys.executable, str(BUILD_RPM), *words, f"--python={python}", "--level=1"],
         env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
         capture_output=True,
         text=True,
