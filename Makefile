@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
-LEARN_STAMP := $(VENV)/.installed-learn
 CHECK_STAMP := $(VENV)/.installed-check
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # requirements/ is complete: pip adds nothing to it, and refuses what has another hash.
@@ -15,7 +14,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-first style hooks requirements release compiled kernels test-simulated test-newcomer on-slurm test-slurm test-chains test-plugin \
-	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs man clean
+	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb rpm image lint-ansible check docs man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -99,12 +98,19 @@ tried:  ## the table of releases, from the last make test and make test-slurm-26
 root-trixie root-sid: root-%:
 	$(TIMED) python3 deploy/testbed/testbed.py root $*
 
-test-deb: $(STAMP)  ## the Debian packages: built, installed on a root of its own, upgraded, purged
+test-deb: $(STAMP) $(ROOTS)  ## the Debian packages: built, installed on a root of each release, upgraded, purged
 	$(TIMED) $(IDLE) $(PYTEST) -m deb $A/deploy
 
-# Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
-deb: $(LEARN_STAMP)  ## the Debian packages, into dist/
-	$(BIN)/python deploy/deb/build.py
+# What is in them comes as wheels of the release's own Python.
+deb: $(SERVE_STAMP)  ## the Debian packages, into dist/; RELEASE=ubuntu24.04: for another release (deploy/deb/build.py names all)
+	$(BIN)/python deploy/deb/build.py $(RELEASE:%=--release %)
+
+rpm: $(SERVE_STAMP)  ## the RPM packages for EL 8, 9 and 10, into dist/; needs rpmbuild
+	$(BIN)/python deploy/rpm/build_rpm.py
+
+# STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot where the kernel allows no overlay and no namespaces.
+image:  ## the service's image, by buildah, without a registry; OPTIONS='--build-arg PACKAGES=' leaves Slurm's commands out
+	deploy/container/image.sh $(OPTIONS)
 
 release: $(SERVE_STAMP)  ## VERSION=0.2.0: its commit, its tag and, in dist/, its packages; DRY_RUN=1 only says what it would do
 	$(BIN)/python deploy/release.py $(or $(VERSION),$(error which version? make release VERSION=0.2.0)) $(if $(DRY_RUN),--dry-run)
@@ -139,11 +145,6 @@ $(SERVE_STAMP): pyproject.toml slurm_plugin/pyproject.toml slurm_plugin/mirage_s
 	$(PIP) --no-deps --no-build-isolation -e slurm_plugin
 	touch $@
 
-# What trains trees as well.
-$(LEARN_STAMP): $(SERVE_STAMP) requirements/learn.txt
-	$(PINNED) -r requirements/learn.txt
-	touch $@
-
 # A pull request is checked in a minute: no torch, no training.
 $(CHECK_STAMP): $(SERVE_STAMP) requirements/check.txt
 	$(PINNED) -r requirements/check.txt
@@ -153,7 +154,7 @@ $(CHECK_STAMP): $(SERVE_STAMP) requirements/check.txt
 $(STAMP): $(SERVE_STAMP) requirements/dev.txt requirements/torch.txt
 	$(PINNED) -r requirements/dev.txt
 	$(PIP) -r requirements/torch.txt
-	touch $(CHECK_STAMP) $(LEARN_STAMP) $@
+	touch $(CHECK_STAMP) $@
 
 # The newest releases that pyproject.toml admits. dev.txt first: the others are parts of it.
 UV := build/uv/bin/uv --quiet --config-file requirements/uv.toml pip compile --upgrade --group build

@@ -33,28 +33,39 @@ PACKAGES = {
     "systemd": "/usr/bin/systemd-analyze",
     "groff-base": "/usr/bin/groff",
     "lua-check": "/usr/bin/luacheck",
+    "rpm": "/usr/bin/rpmbuild",
+    "rpmlint": "/usr/bin/rpmlint",
+    "ruby-railties": "/var/lib/dpkg/info/ruby-railties.list",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = DEPLOY / "testbed" / "testbed.py"
 
 
 AXE = "axe-core@4.10.3"
-"""Judges pages by the rules of accessibility. Fetched once, and kept out of the repository."""
+"""Judges pages by the rules of accessibility."""
+TURBO, BOOTSTRAP = "@hotwired/turbo@7.3.0", "bootstrap@5.3.8"
+"""What a page of Open OnDemand 4.1 and 4.2 loads."""
+FROM_NPM = {
+    AXE: "axe.min.js",
+    TURBO: "dist/turbo.es2017-umd.js",
+    BOOTSTRAP: "dist/css/bootstrap.min.css",
+}
+"""Package: its one file that tests use. Fetched once, and kept out of the repository."""
 
 
-def axe() -> Path:
-    """Its one script, fetched with npm (which runs nothing of it) if it is not there yet."""
+def fetch_file(package: str) -> Path:
+    """Return the package's file, fetched with npm (which runs nothing of it) if it is absent."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "mirage-tests" / AXE
-    script = folder / "package" / "axe.min.js"
-    if not script.exists() and shutil.which("npm") is not None:
+    folder = cache / "mirage-tests" / package
+    file = folder / "package" / FROM_NPM[package]
+    if not file.exists() and shutil.which("npm") is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        packed = ["npm", "pack", AXE, "--ignore-scripts", "--silent", "--pack-destination", "."]
+        packed = ["npm", "pack", package, "--ignore-scripts", "--silent", "--pack-destination", "."]
         done = subprocess.run(packed, cwd=folder, check=False, capture_output=True)
         if done.returncode == 0:
             (archive,) = folder.glob("*.tgz")
             subprocess.run(["tar", "-xzf", archive.name], cwd=folder, check=True)
-    return script
+    return file
 
 
 def installable() -> bool:
@@ -84,8 +95,8 @@ def left_out() -> list[str]:
     """One sentence for each kind of test that cannot run here."""
     why = "neither installed nor installable (root and apt-get)"
     found = [f"tests of {name}: {why}" for name in missing()]
-    if not axe().exists():
-        found.append(f"the judge of accessibility: {AXE} cannot be fetched (npm and its registry)")
+    absent_packages = [package for package in FROM_NPM if not fetch_file(package).exists()]
+    found += [f"tests with {p}: it cannot be fetched (npm, its registry)" for p in absent_packages]
     if os.geteuid() != 0:
         found.append("real Slurm (marker slurm): starts daemons as several users, run as root")
     elif not installable() and shutil.which("slurmctld") is None:
