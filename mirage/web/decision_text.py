@@ -1,6 +1,9 @@
 """Says in plain words what Mirage does, did, or would do."""
 
-from mirage.database.chains.decisions import DecisionRow, Effect
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mirage.database.chains.decisions import Effect
 from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Mode
 from mirage.slurm.text.holds import is_held
@@ -37,7 +40,20 @@ _STANDS = {
 }
 
 
-def describe_decision(decision: DecisionRow) -> str:
+class DescribedDecision(Protocol):
+    """What the sentence about a decision is made from: of a stored row, or of an answer."""
+
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def action(self) -> Action: ...
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+
+
+def describe_decision(decision: DescribedDecision) -> str:
     """Return what the policy decided, as the words that follow the policy's name."""
     at = decision.inputs.get("planned_release")
     if decision.action is Action.WAIT and at is not None:

@@ -28,14 +28,14 @@ class SeededChain:
         user, uid = USERS[n % len(USERS)]
         is_over, is_paused = n % 20 == 19, n % 33 == 5
         risk = rng.choice(list(RISKS)) if n % 50 == 7 and not is_over else ""
-        done = rng.randint(2, 6)
+        ended_links = rng.randint(2, 6)
         self.row = {
             "chain_id": self._id,
             "cluster_id": cluster_id,
             "uid": uid,
             "user": user,
             "state": "finished" if is_over else "paused" if is_paused else "active",
-            "links_planned": done + (0 if is_over else 4),
+            "links_planned": ended_links + (0 if is_over else 4),
             "overlap_price": 0.5,
             "max_overlap_s": 4 * HOUR,
             "presubmit": "next",
@@ -44,7 +44,7 @@ class SeededChain:
             "reason": "asked" if is_paused else None,
             "asked_by": user if is_paused else None,
             "at_risk": RISKS[risk].value if risk else "",
-            "risk_link": done + 2 if risk else None,
+            "risk_link": ended_links + 2 if risk else None,
             "risk_job": 1 if risk else None,
             "risk_detail": risk,
             "created_at": NOW - 20 * DAY + n,
@@ -52,12 +52,12 @@ class SeededChain:
         self.links: list[dict[str, Any]] = []
         self.decisions: list[dict[str, Any]] = []
         self.forecasts: list[dict[str, Any]] = []
-        self._build(done, is_over=is_over)
+        self._build(ended_links, is_over=is_over)
 
-    def _build(self, done: int, *, is_over: bool) -> None:
+    def _build(self, ended_links: int, *, is_over: bool) -> None:
         """Build the links, the running one first; each is late or early by a random gap."""
         left_s = self._rng.randint(0, 40) * HOUR + self._rng.randint(600, 3000)
-        gaps = [round(self._rng.gauss(0.3, 1.5) * HOUR) for _ in range(done)]
+        gaps = [round(self._rng.gauss(0.3, 1.5) * HOUR) for _ in range(ended_links)]
         start = NOW + left_s - LIMIT
         starts = [start]
         for gap in gaps:
@@ -66,13 +66,13 @@ class SeededChain:
         if is_over:
             starts.pop()
         for index, start in enumerate(starts, start=1):
-            is_running = index > done
+            is_running = index > ended_links
             self._add_link(index, "running" if is_running else "ended", start)
             if index > 1:
                 self._add_decisions(index, starts[index - 2] + LIMIT, start)
         if not is_over:
-            self._add_link(done + 2, "pending", None)
-            self._add_decisions(done + 2, NOW + left_s, None)
+            self._add_link(ended_links + 2, "pending", None)
+            self._add_decisions(ended_links + 2, NOW + left_s, None)
 
     def _add_link(self, index: int, state: str, start: int | None) -> None:
         has_ended, was_moved = state == "ended", start is not None and index > 1

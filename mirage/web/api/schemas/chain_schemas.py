@@ -1,9 +1,9 @@
-"""Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
+"""Wire types of chains. Instants are RFC 3339 in UTC; durations: seconds (`_s`) or hours (`_h`)."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasPath, BeforeValidator, Field
+from pydantic import AliasPath, BeforeValidator, Field, computed_field
 
 from mirage.database.chains.decisions import Effect
 from mirage.domain.chain import (
@@ -20,6 +20,7 @@ from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.web.api.schemas.wire_model import RequestBody, WireModel
+from mirage.web.decision_text import describe_decision
 
 _NOON = "2026-03-02T12:00:00Z"
 _CHAIN_ID = "k3v9x2m7q1zt"
@@ -360,6 +361,15 @@ class DecisionView(WireModel):
         examples=[""],
     )
     inputs: dict[str, Any] = Field(examples=[{"predecessor": 4711, "standby": 4720}])
+
+    @computed_field(  # type: ignore[prop-decorator]  # pydantic's own way, which mypy does not know
+        description="What Mirage did, or would do, in words for people that follow the policy's "
+        "name.",
+        examples=["made the next link eligible"],
+    )
+    @property
+    def says(self) -> str:
+        return describe_decision(self)
 
 
 class DecisionPage(Page):

@@ -172,6 +172,9 @@ def list_columns(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator
             yield from list_columns(field_type, column_path)
         else:
             yield ExportColumn("_".join(column_path), column_path, _infer_kind(field_type))
+    for name, computed in model.model_computed_fields.items():
+        column_path = (*path, name)
+        yield ExportColumn("_".join(column_path), column_path, _infer_kind(computed.return_type))
 
 
 def _strip_none(annotation: Any) -> Any:

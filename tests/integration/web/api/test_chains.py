@@ -267,6 +267,7 @@ def test_decisions_tell_what_they_were_made_from(
     assert (shown["action"], shown["effect"], shown["link"]) == ("free", "intended", 3)
     assert shown["forecast"] == {"p10_s": 60, "p50_s": 300, "p90_s": 900, "samples": 40}
     assert shown["inputs"] == {"predecessor": 102, "standby": 103}
+    assert shown["says"] == "makes the next link eligible"
 
 
 def test_decisions_of_all_chains_are_paged(client: Client, store: Store, cluster_id: int) -> None:

@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def axe() -> str:
-    script = needed.axe()
+    script = needed.fetch_file(needed.AXE)
     if not script.exists():
         needed.absent(f"{needed.AXE} cannot be fetched: npm, or its registry, is missing")
     return script.read_text()
