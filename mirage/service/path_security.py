@@ -1,10 +1,11 @@
 """Checks whether somebody else could change or replace the service's files."""
 
-import grp
 import os
 import pwd
 import stat
 from pathlib import Path
+
+from mirage.slurm.clients.host_accounts import is_shared_group
 
 
 def find_fault(path: Path) -> str | None:
@@ -54,17 +55,7 @@ def _is_trusted(uid: int) -> bool:
 def _is_writable_by_others(status: os.stat_result) -> bool:
     """Return whether anybody but the owner and root may write to the file."""
     by_others = bool(status.st_mode & stat.S_IWOTH)
-    return by_others or bool(status.st_mode & stat.S_IWGRP and _is_shared_group(status.st_gid))
-
-
-def _is_shared_group(gid: int) -> bool:
-    """Return whether the group is more than the user's own, which many sites use with umask 002."""
-    try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:
-        return True
-    is_alone = group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-    return not (is_alone and user.pw_gid == gid)
+    return by_others or bool(status.st_mode & stat.S_IWGRP and is_shared_group(status.st_gid))
 
 
 def _get_user_name(uid: int) -> str:
