@@ -44,7 +44,6 @@ from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, PolicyView
 from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Snapshot
-from mirage.history.ingest.live_ingest import ingest_history, ingest_queue
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.policies import registry
 from mirage.policies.models.artefact import CARD, GRAPH
@@ -52,6 +51,7 @@ from mirage.policies.models.scope import Scope
 from mirage.provision.cluster_observer import Observer
 from mirage.provision.control.limits import Limits
 from mirage.provision.handover_decider import DecisionSettings
+from mirage.provision.polling.live_ingest import ingest_history, ingest_queue
 from mirage.provision.provision_tick import provision_handovers
 from mirage.shipped_files import get_data_dir
 from mirage.simulator.types import Params, SimJob

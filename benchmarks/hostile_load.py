@@ -280,11 +280,11 @@ def find_faults(result: dict[str, Any]) -> list[str]:
     """Return why the service failed under the load; empty if it did not fail."""
     load, samples = result["phases"]["load"], {sample["at"]: sample for sample in result["samples"]}
     half, end = samples["half"], samples["end"]
-    lost = sum(phase["moves_lost"] for phase in result["phases"].values())
+    lost_moves = sum(phase["moves_lost"] for phase in result["phases"].values())
     late_s = load["late_s"]["p99"]
     growth = end["memory_mib"] / half["memory_mib"]
     faults = {
-        f"{lost} moves were lost": lost > 0,
+        f"{lost_moves} moves were lost": lost_moves > 0,
         f"the log is over {LOG_BYTES} bytes": result["samples"][-1]["log_bytes"] > LOG_BYTES,
         f"ticks were late by {late_s:.1f} s (p99)": late_s > result["every_s"],
         "descriptors grew": end["descriptors"] > half["descriptors"] * GROWTH + SOME_DESCRIPTORS,

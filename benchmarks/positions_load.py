@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.chain_replay import ChainReplay, ChainSlot
 from benchmarks.positions_pairs import POLICIES
 from benchmarks.positions_regimes import (
     DAY_S,
@@ -19,7 +20,6 @@ from benchmarks.positions_regimes import (
 )
 from mirage.domain.handover import Handover
 from mirage.judging.day_bootstrap import compute_interval, compute_means, draw_day_counts
-from mirage.lab.episodes.chains.chain_replay import ChainReplay, ChainSlot
 from mirage.simulator.packing.workload import Workload
 from mirage.simulator.types import Params, SimJob
 

@@ -1,4 +1,4 @@
-"""python -m mirage: its commands' errors become one sentence and an exit code."""
+"""Runs `mirage`. An error of a command becomes one sentence and an exit code."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 """Every error Mirage raises on purpose.
 
 MirageError
-├── InputError            what was given is wrong; say what, change it, try again (exit 2, HTTP 422)
+├── InputError            the input is wrong; say what, change it, try again (exit 2, HTTP 422)
 │   ├── MalformedText         text of Slurm or of a file that does not read
 │   ├── ConfigError           the configuration; lists every fault at once
 │   ├── UnknownFormat         a file no reader knows
@@ -150,10 +150,10 @@ class IllegalTransition(MirageError):
 class NotIdentified(MirageError):
     """Nobody vouches for the caller: ask again with a new credential."""
 
-    def __init__(self, message: str, who: str = "") -> None:
-        """`who`: whose the credential was, where that much is certain: for the audit."""
+    def __init__(self, message: str, claimant: str = "") -> None:
+        """`claimant`: whom the credential names, for the audit; empty: that is not certain."""
         super().__init__(message)
-        self.who = who
+        self.claimant = claimant
 
 
 class NotAllowed(MirageError):

@@ -27,7 +27,7 @@ class ThrottledLog:
     def __init__(self, a_minute: int = 1) -> None:
         self._a_minute = a_minute
         self._since: dict[str, float] = {}
-        self._said: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def log_event(
@@ -48,14 +48,14 @@ class ThrottledLog:
         """
         now = time.monotonic()
         with self._lock:
-            self._said[kind] += 1
-            if self._said[kind] <= self._a_minute:
+            self._count[kind] += 1
+            if self._count[kind] <= self._a_minute:
                 self._since.setdefault(kind, now)
                 return 0
             if now < self._since[kind] + _MINUTE_S:
                 return None
-            left_out = self._said[kind] - 1 - self._a_minute
-            self._since[kind], self._said[kind] = now, 1
+            left_out = self._count[kind] - 1 - self._a_minute
+            self._since[kind], self._count[kind] = now, 1
             return left_out
 
 

@@ -50,12 +50,12 @@ def read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     Raises what zipfile, zlib and numpy raise, and ValueError if the array's length is not the
     stated one.
     """
-    held = archive.getinfo(f"{name}.npy")
-    with archive.open(held) as member:
+    entry = archive.getinfo(f"{name}.npy")
+    with archive.open(entry) as member:
         if npy.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is of another version than numpy's 1.0")
         shape, _, dtype = npy.read_array_header_1_0(member)
-        if member.tell() + math.prod(shape) * dtype.itemsize != held.file_size:
+        if member.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
             raise ValueError(f"{name} is not as long as it says")
         member.seek(0)
         array: NDArray[Any] = np.asarray(npy.read_array(member, allow_pickle=False))

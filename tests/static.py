@@ -1,8 +1,8 @@
 """Static checks of what ruff and mypy do not read: `python -m tests.static` (make style).
 
-shellcheck over all shell, luacheck over Slurm's hooks, the C compiler's warnings, and codespell. A
-program that is absent is named, and in CI that is a failure. `python -m tests.static lua` checks
-one kind alone: shell, lua, c or spelling.
+shellcheck over all shell, luacheck over Slurm's hooks, the C compiler's warnings, Ruby's warnings,
+and codespell. A program that is absent is named, and in CI that is a failure.
+`python -m tests.static lua` checks one kind alone: shell, lua, c, ruby or spelling.
 """
 
 import importlib
@@ -125,6 +125,15 @@ def complaints_of_c() -> Iterator[str]:
         yield from done.stderr.splitlines()
 
 
+def complaints_of_ruby() -> Iterator[str]:
+    """By `ruby -wc`; of a template only what is no Ruby, since erb's own code has warnings."""
+    for path in (path for path in _files() if path.suffix in {".rb", ".erb"}):
+        name, text, option = str(path.relative_to(CHECKOUT)), path.read_text(), "-wc"
+        if path.suffix == ".erb":
+            text, option = _asked(["erb", "-x", "-T", "-", name]), "-c"
+        yield from _run(["ruby", option, "-"], text).stderr.replace("-:", f"{name}:").splitlines()
+
+
 def complaints_of_spelling() -> Iterator[str]:
     """By pyproject.toml's [tool.codespell]."""
     done = _run(["codespell", "--toml", "pyproject.toml"])
@@ -165,6 +174,7 @@ CHECKS = {
     "shell": Check("shellcheck", _EXTRA, complaints_of_shell),
     "lua": Check("luacheck", "Debian's package lua-check", complaints_of_lua),
     "c": Check("cc", "Debian's packages gcc and libc6-dev", complaints_of_c),
+    "ruby": Check("ruby", "Debian's package ruby", complaints_of_ruby),
     "spelling": Check("codespell", _EXTRA, complaints_of_spelling),
 }
 

@@ -167,7 +167,7 @@ def _seed() -> None:
 
 def _add_users(script: str) -> bool:
     """Run the commands; return whether all users are there."""
-    done = _sacctmgr("-i", "-Q", script=script)
-    (LOG / "seed.out").write_text(done.stdout + done.stderr)
-    listed = _sacctmgr("-n", "-P", "show", "assoc", "format=user").stdout.split()
-    return set(USERS) <= set(listed)
+    process = _sacctmgr("-i", "-Q", script=script)
+    (LOG / "seed.out").write_text(process.stdout + process.stderr)
+    users = _sacctmgr("-n", "-P", "show", "assoc", "format=user").stdout.split()
+    return set(USERS) <= set(users)

@@ -160,8 +160,8 @@ def _sacct_fields() -> str:
 @cache
 def _waited() -> tuple[str, str]:
     """What this release calls the wait, and what the releases on the other side of 23.02 do."""
-    known = clients.run(["sacct", "--helpformat"]).stdout.split()
-    return ("Planned", "Reserved") if "Planned" in known else ("Reserved", "Planned")
+    fields = clients.run(["sacct", "--helpformat"]).stdout.split()
+    return ("Planned", "Reserved") if "Planned" in fields else ("Reserved", "Planned")
 
 
 def _units(fields: str) -> str:

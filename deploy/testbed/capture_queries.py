@@ -90,10 +90,10 @@ def _keep(name: str, argv: Sequence[str], more: Mapping[str, str] | None = None)
 
 
 def _answer(argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
-    done = clients.run(argv, user="alice", env={**PLAIN_ANSWERS, **(more or {})})
-    if done.returncode != 0:
-        raise TestbedError(f"{argv}: {done.stderr.strip()}")
-    return done.stdout
+    process = clients.run(argv, user="alice", env={**PLAIN_ANSWERS, **(more or {})})
+    if process.returncode != 0:
+        raise TestbedError(f"{argv}: {process.stderr.strip()}")
+    return process.stdout
 
 
 if __name__ == "__main__":

@@ -103,21 +103,21 @@ def _version(
     version: str,
     now: int,
     document: Mapping[str, Any],
-    wanted: Collection[int] | None,
+    job_ids: Collection[int] | None,
 ) -> None:
-    """`wanted`: the jobs to keep; None: all of them."""
+    """`job_ids`: the jobs to keep; None: all of them."""
     slurm, slurmdb = f"/slurm/{version}", f"/slurmdb/{version}"
     at = f"{slurmdb}/jobs"
-    known = document["paths"].get(at) or document["paths"][f"{at}/"]
-    names = {parameter["name"] for parameter in known["get"]["parameters"]}
+    description = document["paths"].get(at) or document["paths"][f"{at}/"]
+    names = {parameter["name"] for parameter in description["get"]["parameters"]}
     span = {"start_time": f"uts{now - 86400}", "end_time": f"uts{now + 60}"}
     span |= {name: "true" for name in _RECORD_QUERIES if name in names}
     jobs = http.get(f"{slurm}/jobs", "jobs").body
     nodes = http.get(f"{slurm}/nodes", "nodes").body
     records = http.get(at, "records", span).body
-    _keep(f"{version}-jobs", _trimmed(jobs, "jobs", _JOB, wanted))
+    _keep(f"{version}-jobs", _trimmed(jobs, "jobs", _JOB, job_ids))
     _keep(f"{version}-nodes", _trimmed(nodes, "nodes", _NODE))
-    _keep(f"{version}-records", _trimmed(records, "jobs", _RECORD, wanted))
+    _keep(f"{version}-records", _trimmed(records, "jobs", _RECORD, job_ids))
     for name, path in {
         "diag": f"{slurm}/diag",
         "no-such-job": f"{slurm}/job/999999",
@@ -172,12 +172,12 @@ def _paths(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trimmed(
-    answer: Mapping[str, Any], key: str, kept: str, wanted: Collection[int] | None = None
+    answer: Mapping[str, Any], key: str, fields: str, job_ids: Collection[int] | None = None
 ) -> dict[str, Any]:
     rows = [
-        {name: row[name] for name in kept.split() if name in row}
+        {name: row[name] for name in fields.split() if name in row}
         for row in answer[key]
-        if wanted is None or _family(row) & set(wanted)
+        if job_ids is None or _family(row) & set(job_ids)
     ]
     return {"errors": answer["errors"], key: rows}
 

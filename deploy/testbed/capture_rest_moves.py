@@ -41,7 +41,7 @@ class Asker:
 
     host: RestHost
     version: str
-    kept: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
 
     def ask(
         self, name: str, method: str, path: str, *, body: Any = None, token: RestToken | None = None
@@ -49,7 +49,7 @@ class Asker:
         headers = (token or self.host.token("mirage")).build_headers()
         status, raw = _exchange(self.host.socket, method, path, body, headers)
         answer = _trimmed(raw, self.version)
-        self.kept[name] = {"status": status, "body": answer}
+        self.answers[name] = {"status": status, "body": answer}
         return answer
 
     def job(self, name: str, method: str, job_id: int, **more: Any) -> Any:
@@ -69,7 +69,7 @@ def main() -> int:
             for version in _served(host):
                 asker = Asker(host, version)
                 _capture(testbed, asker)
-                document = {"release": release.split()[-1], "answers": asker.kept}
+                document = {"release": release.split()[-1], "answers": asker.answers}
                 text = json.dumps(document, sort_keys=True, separators=(",", ":"))
                 (_DATA / f"{version}.json").write_text(text + "\n")
     finally:
@@ -139,10 +139,15 @@ def _history(testbed: Testbed, asker: Asker, first: int, standby: int) -> None:
     now = int(testbed.now())
     window = [("start_time", f"uts{now - 1}"), ("end_time", f"uts{now + 1}")]
     testbed.wait_until(lambda: testbed.now() > now + 1, 10, "the window's end")
-    flags = [flag for flag in _WHOLLY if f"'{flag}'" in str(asker.kept["openapi"])]
+    flags = [flag for flag in _WHOLLY if f"'{flag}'" in str(asker.answers["openapi"])]
     asker.records("window-cut", *window, *((flag, "true") for flag in flags[:2]))
     asker.records("window", *window, *((flag, "true") for flag in flags))
-    asker.kept["jobs"] = {"running": first, "waiting": standby, "since": now - 1, "until": now + 1}
+    asker.answers["jobs"] = {
+        "running": first,
+        "waiting": standby,
+        "since": now - 1,
+        "until": now + 1,
+    }
 
 
 def _without_the_daemons(testbed: Testbed, asker: Asker, standby: int) -> None:
@@ -190,14 +195,16 @@ def _trimmed(raw: bytes, version: str) -> Any:
 
 def _paths(paths: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Those of jobs of the version (of every one where it is empty), with their parameters."""
-    kept = [path for path in paths if f"/{version}" in path and path.rstrip("/").endswith("/jobs")]
+    job_paths = [
+        path for path in paths if f"/{version}" in path and path.rstrip("/").endswith("/jobs")
+    ]
     return {
         path: {
             method: {"parameters": [{"name": p["name"]} for p in operation.get("parameters", ())]}
             for method, operation in paths[path].items()
             if isinstance(operation, dict)
         }
-        for path in kept
+        for path in job_paths
     }
 
 

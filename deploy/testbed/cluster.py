@@ -65,10 +65,10 @@ def up(settings: Settings, *, keep: bool = False, fresh: bool = False) -> bool:
 
 
 def _complete(settings: Settings) -> bool:
-    wanted = {"mariadbd", "slurmdbd", "slurmctld", *_node_daemons(settings)}
+    names = {"mariadbd", "slurmdbd", "slurmctld", *_node_daemons(settings)}
     if settings.speed > 1:
-        wanted.add(clock.DAEMON)
-    return all(daemons.pid_of(name) is not None for name in wanted) and _ready(settings)
+        names.add(clock.DAEMON)
+    return all(daemons.pid_of(name) is not None for name in names) and _ready(settings)
 
 
 def _node_daemons(settings: Settings) -> list[str]:
@@ -86,8 +86,8 @@ def _start_munged() -> None:
 
 
 def _munge_works() -> bool:
-    made = subprocess.run(["munge", "-n"], capture_output=True, check=False)
-    return made.returncode == 0
+    process = subprocess.run(["munge", "-n"], capture_output=True, check=False)
+    return process.returncode == 0
 
 
 def _wipe_state(settings: Settings) -> None:
@@ -128,8 +128,8 @@ def _start_nodes(settings: Settings) -> None:
 
 
 def node_states() -> dict[str, str]:
-    shown = clients.run(["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"]).stdout
-    return dict(line.split(maxsplit=1) for line in shown.splitlines())
+    listing = clients.run(["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"]).stdout
+    return dict(line.split(maxsplit=1) for line in listing.splitlines())
 
 
 def _ready(settings: Settings) -> bool:

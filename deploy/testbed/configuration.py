@@ -120,8 +120,10 @@ def _render(name: str, values: dict[str, str]) -> str:
 def _with_lines(text: str, lines: dict[str, str]) -> str:
     """Add `lines`, in the place of lines with the same key; an empty value only removes."""
     keys = {key.lower() for key in lines}
-    kept = [line for line in text.splitlines() if line.partition("=")[0].lower() not in keys]
-    return "\n".join(kept + [f"{key}={value}" for key, value in lines.items() if value]) + "\n"
+    other_lines = [line for line in text.splitlines() if line.partition("=")[0].lower() not in keys]
+    return (
+        "\n".join(other_lines + [f"{key}={value}" for key, value in lines.items() if value]) + "\n"
+    )
 
 
 def _put(path: Path, text: str, *, secret: bool = False) -> None:

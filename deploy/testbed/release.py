@@ -13,10 +13,10 @@ _DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 def version() -> str:
     """Return the installed Slurm's version, such as 22.05.8; it need not run."""
-    done = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise TestbedError(f"slurmctld -V: {done.stderr.strip()}")
-    return done.stdout.split()[-1]
+    process = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise TestbedError(f"slurmctld -V: {process.stderr.strip()}")
+    return process.stdout.split()[-1]
 
 
 def described() -> str:

@@ -29,10 +29,10 @@ def sbatch(user: str, *words: str, run: str = "sleep 6000", script: str | None =
     what = [] if script else ["--wrap", run]
     output = [] if any(word in ("-o", "--output") for word in words) else ["-o", "/dev/null"]
     argv = ["sbatch", "--parsable", *output, *words, *what]
-    done = clients.run(argv, user=user, script=script)
-    if done.returncode != 0:
-        raise TestbedError(f"{argv}: {done.stderr.strip()}")
-    return done.stdout.strip().partition(";")[0]
+    process = clients.run(argv, user=user, script=script)
+    if process.returncode != 0:
+        raise TestbedError(f"{argv}: {process.stderr.strip()}")
+    return process.stdout.strip().partition(";")[0]
 
 
 def submit() -> Jobs:
@@ -185,9 +185,9 @@ def _to_stay_pending(jobs: Jobs) -> Jobs:
 
 
 def _as(user: str, *argv: str) -> None:
-    done = clients.run(argv, user=user)
-    if done.returncode != 0:
-        raise TestbedError(f"{user}: {argv}: {done.stderr.strip()}")
+    process = clients.run(argv, user=user)
+    if process.returncode != 0:
+        raise TestbedError(f"{user}: {argv}: {process.stderr.strip()}")
 
 
 def let_pass(seconds: float) -> None:

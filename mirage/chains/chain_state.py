@@ -357,9 +357,9 @@ def _judge_running_alone(view: _ChainView, newest: Link) -> ChainVerdict | None:
         return view.keep_state(view.foreseen_risk)
     # A link that is COMPLETED was ended by its own guard, and another job does its work.
     lost_links = (li for li in view.links if li.has_vanished or _has_failed_waiting(li))
-    lost = next((li for li in lost_links if li.index == newest.index + 1), None)
-    if lost is not None and (lost.end or lost.seen_at) >= view.resumed_at:
-        return _judge_lost_standby(view, newest, lost)
+    lost_standby = next((li for li in lost_links if li.index == newest.index + 1), None)
+    if lost_standby is not None and (lost_standby.end or lost_standby.seen_at) >= view.resumed_at:
+        return _judge_lost_standby(view, newest, lost_standby)
     has_left = any(li.index == newest.index + 1 and _has_just_left(view, li) for li in view.links)
     alone_s = 0 if has_left else view.now - (newest.start or view.now)
     if view.chain.links_planned is not None and alone_s > GRACE_S:
@@ -380,15 +380,17 @@ def _has_failed_waiting(link: Link) -> bool:
     return link.state is LinkState.ENDED and link.end_state is not JobState.COMPLETED
 
 
-def _judge_lost_standby(view: _ChainView, newest: Link, lost: Link) -> ChainVerdict:
-    """Judge a chain whose standby `lost` has gone while its predecessor runs.
+def _judge_lost_standby(view: _ChainView, newest: Link, lost_standby: Link) -> ChainVerdict:
+    """Judge a chain whose standby has gone while its predecessor runs.
 
     The running link submits another standby once. If that one goes as well, somebody removes the
     standbys on purpose, and the chain is paused.
     """
-    index, job_id = lost.index, lost.job_id
-    end_state = "" if lost.end_state is None else lost.end_state.value
-    was_replaced = lost.replaced_at is not None and lost.replaced_at >= (newest.start or 0)
+    index, job_id = lost_standby.index, lost_standby.job_id
+    end_state = "" if lost_standby.end_state is None else lost_standby.end_state.value
+    was_replaced = lost_standby.replaced_at is not None and lost_standby.replaced_at >= (
+        newest.start or 0
+    )
     if view.chain.state is ChainState.ACTIVE and was_replaced:
         return ChainVerdict(
             ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, end_state)

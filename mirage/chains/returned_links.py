@@ -35,8 +35,8 @@ def is_turned_away(link: Link, job: Job) -> bool:
     if link.end_state is not JobState.COMPLETED or link.start is None or job.submit < link.start:
         return False
     end = link.start if link.end is None else link.end
-    beside = job.start is not None and job.start < end
-    leaves = job.submit <= end <= job.submit + _LEAVES_S and not beside
+    new_job_ran_beside = job.start is not None and job.start < end
+    leaves = job.submit <= end <= job.submit + _LEAVES_S and not new_job_ran_beside
     if leaves and dependency.parse_plan(_find_dependency(job)) is not None:
         return True
     return not job.state.has_ended and end - link.start < GRACE_S
@@ -63,11 +63,11 @@ def follow_new_job(
     if before.start is None or predecessor is None:
         return link
     if before.end_state in _LEFT and _is_planned_anew(link, job, predecessor.job_id):
-        known = before.end if before.end_state is JobState.COMPLETED else job.submit
-        if known is not None and before.start <= job.submit <= known:
+        last_end = before.end if before.end_state is JobState.COMPLETED else job.submit
+        if last_end is not None and before.start <= job.submit <= last_end:
             eligible = before.freed_at if before.eligible is None else before.eligible
             wait_s = None if eligible is None else max(0, before.start - eligible)
-            return _count_return(link, predecessor, before.start, known, wait_s)
+            return _count_return(link, predecessor, before.start, last_end, wait_s)
     if in_queue and predecessor.state is LinkState.RUNNING:
         return replace(link, hindered=SENT_BACK)
     return link
@@ -84,9 +84,9 @@ def recall_return(link: Link, predecessor: Link | None, job: Job) -> Link | None
         return None
     if job.job_id == link.job_id or link.hindered == SENT_BACK:
         return None
-    known = link.returned_at is not None and link.returned_at >= start
-    left = job.state is JobState.COMPLETED and start <= link.submit <= end
-    if known or not left:
+    is_counted = link.returned_at is not None and link.returned_at >= start
+    has_left = job.state is JobState.COMPLETED and start <= link.submit <= end
+    if is_counted or not has_left:
         return None
     # The job that was never seen to start counted as lost.
     wait_s = None if job.eligible is None else max(0, start - job.eligible)

@@ -36,8 +36,8 @@ def read_start_ranges(
     """
     by_key = {(link.chain_id, link.index): link for link in links}
     newest = handover_forecasts.find_newest_forecasts(tx, cluster_id, list(by_key))
-    held = [key for key, link in by_key.items() if _is_held(link)]
-    for key, row in decisions.find_last_decisions(tx, cluster_id, held).items():
+    held_keys = [key for key, link in by_key.items() if _is_held(link)]
+    for key, row in decisions.find_last_decisions(tx, cluster_id, held_keys).items():
         stored = newest.get(key)
         forecast_row = build_forecast_row(row)
         if forecast_row is not None and (stored is None or stored.at < row.last_at):

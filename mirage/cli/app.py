@@ -84,7 +84,7 @@ COMMANDS = {
     "token": ("mirage.cli.admin.token", "Create, list or revoke bearer tokens."),
     "top": ("mirage.cli.chains.top", "Watch chains, those at risk first, and the next hand-overs."),
     "notify": ("mirage.cli.admin.notify", "Try the mail and the webhook that carry notices."),
-    "man": ("mirage.cli.shell.man", "Write the manual pages: mirage(1), and one for each command."),
+    "man": ("mirage.cli.admin.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (
         "mirage.cli.admin.mode",
         "Show or set how far Mirage goes: observe, shadow (decide and log; the default) or act.",

@@ -1,6 +1,6 @@
 """Adds examples, units and exit codes to every command's help.
 
-`mirage CMD --help` and the manual pages (`mirage.cli.shell.man`) both use this module.
+`mirage CMD --help` and the manual pages (`mirage.cli.admin.man`) both use this module.
 """
 
 from dataclasses import dataclass

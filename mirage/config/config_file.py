@@ -81,15 +81,15 @@ class RawConfig:
 
     def drop_keys(self, keys: set[str]) -> "RawConfig":
         """Return a copy without these keys, as if they had been left out."""
-        kept = {
+        remaining = {
             name: {k: v for k, v in value.items() if f"{name}.{k}" not in keys}
             if isinstance(value, dict)
             else value
             for name, value in self.data.items()
             if name not in keys
         }
-        filled = {name: value for name, value in kept.items() if value != {}}
-        return RawConfig(path=self.path, data=filled, lines=self.lines, variables=self.variables)
+        non_empty = {name: value for name, value in remaining.items() if value != {}}
+        return RawConfig(path=self.path, data=non_empty, lines=self.lines, variables=self.variables)
 
 
 def read_raw_config(
@@ -139,17 +139,19 @@ def find_unknown_variables(
 ) -> list[ConfigFault]:
     """Find variables that begin like those of a table and set nothing. They are faults because
     somebody may believe that they work."""
-    known = index_by_variable(settings)
+    key_by_variable = index_by_variable(settings)
     prefixes = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
     removed = {name_variable(key) for key in REMOVED_KEYS}  # `list_faults` names those
     unknown = (
-        name for name in environ.keys() - removed if name.startswith(prefixes) and name not in known
+        name
+        for name in environ.keys() - removed
+        if name.startswith(prefixes) and name not in key_by_variable
     )
     return [
         ConfigFault(
             key=name,
             said="sets nothing",
-            nearest=_suggest_key(name, list(known)),
+            nearest=_suggest_key(name, list(key_by_variable)),
             variable=name,
             unknown=True,
         )
@@ -285,12 +287,12 @@ def _mask_secret(spec: SettingSpec | None, value: object) -> object:
     return value if spec is None else spec.mask_value(value)
 
 
-def _suggest_key(name: str, known: list[str]) -> str | None:
+def _suggest_key(name: str, known_keys: list[str]) -> str | None:
     """Suggest the known key that is nearest, also one of another table."""
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    matches = difflib.get_close_matches(name, known_keys, n=1, cutoff=0.75)
     if matches:
         return matches[0]
-    by_last_word = {key.rpartition(".")[2]: key for key in known}
+    by_last_word = {key.rpartition(".")[2]: key for key in known_keys}
     last_word = name.rpartition(".")[2]
     matches = difflib.get_close_matches(last_word, list(by_last_word), n=1, cutoff=0.8)
     return by_last_word[matches[0]] if matches else None

@@ -112,7 +112,7 @@ class Observer:
         tx: Transaction,
         cluster_id: int,
         snapshot: Snapshot,
-        look: "SnapshotObserver",
+        snapshot_observer: "SnapshotObserver",
         open_ones: Iterable[OpenHandover],
     ) -> Callable[[], "Futures"]:
         """Read what futures are made of. Return what makes them: it needs no database, and takes
@@ -127,7 +127,7 @@ class Observer:
 
         def build_futures() -> Futures:
             history = SubmissionHistory.from_accounting(self.params, jobs, since, now)
-            return Futures(Twin(), look.simulator, history, predecessors, seed=now)
+            return Futures(Twin(), snapshot_observer.simulator, history, predecessors, seed=now)
 
         return build_futures
 
@@ -147,24 +147,26 @@ class TickObservations:
         self._open_ones = open_ones
         self._observer, self._tx, self._cluster_id = observer, tx, cluster_id
         self._snapshot = snapshot
-        self._looked: SnapshotObserver | str | None = None
+        self._snapshot_observer: SnapshotObserver | str | None = None
         """The observer, or why there is none in this tick; None until somebody asks."""
-        self._stood: Simulator | str | None = None
+        self._simulator: Simulator | str | None = None
         """The simulator of plans, or why there is none; None until somebody asks."""
         self._groups: dict[JobId, TwinGroup] | str | None = None
         """The groups by standby, or why there are none; None until somebody asks the twin."""
 
     def observe_handover(self, predecessor: Link, standby: Link) -> Observed:
         """Return the observation, float32[F] of `observation.spec`; or None, and why."""
-        look = self._get_look()
-        if isinstance(look, str):
-            return None, look
-        if self._stood is None:
-            self._stood = _try_observing(lambda: look.simulator)
-        if isinstance(self._stood, str):
-            return None, self._stood
-        found = _try_observing(lambda: look.observe_link(self._build_link(predecessor, standby)))
-        return (None, found) if isinstance(found, str) else (found, "")
+        snapshot_observer = self._get_snapshot_observer()
+        if isinstance(snapshot_observer, str):
+            return None, snapshot_observer
+        if self._simulator is None:
+            self._simulator = _try_observing(lambda: snapshot_observer.simulator)
+        if isinstance(self._simulator, str):
+            return None, self._simulator
+        observation = _try_observing(
+            lambda: snapshot_observer.observe_link(self._build_link(predecessor, standby))
+        )
+        return (None, observation) if isinstance(observation, str) else (observation, "")
 
     def update_window(
         self, standby: Link, observation: NDArray[np.float32]
@@ -185,11 +187,11 @@ class TickObservations:
         `waits_for_twin` is true for.
         """
         # Without an observation there is no simulation: jobs are hidden, or history is missing.
-        look = self._get_look()
-        if self._observer is None or isinstance(look, str):
+        snapshot_observer = self._get_snapshot_observer()
+        if self._observer is None or isinstance(snapshot_observer, str):
             return None, False
         if self._groups is None:
-            self._groups = _try_observing(lambda: self._ask_twin(look, waits_for_twin))
+            self._groups = _try_observing(lambda: self._ask_twin(snapshot_observer, waits_for_twin))
         if isinstance(self._groups, str) or handover.standby.job_id not in self._groups:
             return None, False
         group = self._groups[handover.standby.job_id]
@@ -200,44 +202,46 @@ class TickObservations:
 
     def explain_no_twin(self) -> str:
         """Return why nobody can ask the twin in this tick; empty if somebody can."""
-        look = self._get_look()
-        return look.removeprefix(_UNOBSERVED) if isinstance(look, str) else ""
+        obstacle = self._get_snapshot_observer()
+        return obstacle.removeprefix(_UNOBSERVED) if isinstance(obstacle, str) else ""
 
-    def _get_look(self) -> "SnapshotObserver | str":
+    def _get_snapshot_observer(self) -> "SnapshotObserver | str":
         """Return the tick's observer, built once; or why there is none."""
-        if self._looked is None:
-            self._looked = _try_observing(self._build_look)
-        return self._looked
+        if self._snapshot_observer is None:
+            self._snapshot_observer = _try_observing(self._build_snapshot_observer)
+        return self._snapshot_observer
 
     def _ask_twin(
-        self, look: "SnapshotObserver", waits_for_twin: Callable[[OpenHandover], bool]
+        self, snapshot_observer: "SnapshotObserver", waits_for_twin: Callable[[OpenHandover], bool]
     ) -> dict[JobId, TwinGroup]:
         """Ask about the open hand-overs, as far as the time of the tick goes. Return the groups by
         standby."""
-        assert self._observer is not None  # noqa: S101 - the caller looked
+        assert self._observer is not None  # noqa: S101 - the caller checked
         now = self._snapshot.queue.taken_at
         alike: dict[GroupKey, list[tuple[SeenLink, OpenHandover]]] = {}
         for one in filter(waits_for_twin, self._open_ones):
             link = _try_observing(partial(self._build_link, one.predecessor, one.standby))
             if not isinstance(link, str):
-                alike.setdefault(look.classify_wait(link), []).append((link, one))
-        groups = [_build_group(look, key, members, now) for key, members in alike.items()]
-        ask = partial(self._answer_groups, look)
+                alike.setdefault(snapshot_observer.classify_wait(link), []).append((link, one))
+        groups = [
+            _build_group(snapshot_observer, key, members, now) for key, members in alike.items()
+        ]
+        ask = partial(self._answer_groups, snapshot_observer)
         self._observer.twin_cache.refresh_answers(groups, now, ask)
         return {JobId(link.job_id): group for group in groups for link, _ in alike[group.key]}
 
     def _answer_groups(
-        self, look: "SnapshotObserver", groups: Sequence[TwinGroup]
+        self, snapshot_observer: "SnapshotObserver", groups: Sequence[TwinGroup]
     ) -> Iterator[GroupAnswers | None]:
         """Return the pieces of the work. What they need of the database is read before: they may
         outlast the tick."""
-        assert self._observer is not None  # noqa: S101 - the caller looked
+        assert self._observer is not None  # noqa: S101 - the caller checked
         build_futures = self._observer.prepare_futures(
-            self._tx, self._cluster_id, self._snapshot, look, self._open_ones
+            self._tx, self._cluster_id, self._snapshot, snapshot_observer, self._open_ones
         )
         return _answer_from_futures(build_futures, groups, self._observer.params)
 
-    def _build_look(self) -> "SnapshotObserver":
+    def _build_snapshot_observer(self) -> "SnapshotObserver":
         if self._observer is None:
             raise InputError(NO_FILE)
         return self._observer.observe_cluster(self._tx, self._cluster_id, self._snapshot)
@@ -247,12 +251,12 @@ class TickObservations:
         from mirage.observation.handover_input import HandoverInput as SeenLink  # noqa: PLC0415 - see above
         from mirage.simulator.from_queue import build_submitted_job  # noqa: PLC0415
 
-        assert self._observer is not None  # noqa: S101 - or there were no look
-        shown = self._snapshot.queue.find_job(standby.job_id)
+        assert self._observer is not None  # noqa: S101 - or nothing would observe
+        queued_job = self._snapshot.queue.find_job(standby.job_id)
         end = predecessor.get_planned_end()
-        if shown is None or predecessor.start is None or end is None:
+        if queued_job is None or predecessor.start is None or end is None:
             raise InputError("its jobs are not in the queue")
-        job = build_submitted_job(self._observer.params, shown)
+        job = build_submitted_job(self._observer.params, queued_job)
         return SeenLink(
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,
@@ -274,7 +278,7 @@ class TickObservations:
 
 
 def _build_group(
-    look: "SnapshotObserver",
+    snapshot_observer: "SnapshotObserver",
     key: GroupKey,
     members: Sequence[tuple["SeenLink", OpenHandover]],
     now: int,
@@ -285,7 +289,7 @@ def _build_group(
     prices = [(link, one.chain.overlap_price) for link, one in members]
     stakes = {(link.predecessor_end - now, price / (1.0 + price)) for link, price in prices}
     shortest_s = min(link.predecessor_end - link.predecessor_start for link, _ in members)
-    return TwinGroup(*key, shortest_s, build_probe(look, members[0][0], stakes))
+    return TwinGroup(*key, shortest_s, build_probe(snapshot_observer, members[0][0], stakes))
 
 
 def _answer_from_futures(
@@ -314,8 +318,8 @@ def _read_quantiles(answer: "TwinForecast | Exception") -> Quantiles | None:
 
 def _list_predecessors(queue: Queue, open_ones: Iterable[OpenHandover]) -> set[tuple[str, int]]:
     """List the running predecessors of open hand-overs: user and start, epoch seconds."""
-    shown = (queue.find_job(one.predecessor.job_id) for one in open_ones)
-    return {(job.user, job.start) for job in shown if job is not None and job.start is not None}
+    jobs = (queue.find_job(one.predecessor.job_id) for one in open_ones)
+    return {(job.user, job.start) for job in jobs if job is not None and job.start is not None}
 
 
 def _try_observing(make: Callable[[], _T]) -> _T | str:
@@ -332,11 +336,11 @@ def _try_observing(make: Callable[[], _T]) -> _T | str:
 def count_unseen_nodes(snapshot: Snapshot) -> int:
     """Count the busy nodes on which no job is seen; 0 if they are only a few."""
     queue = snapshot.queue
-    seen = {
+    nodes_with_jobs = {
         n for names in queue.node_list[queue.running_mask] for n in hostlist.expand_hostlist(names)
     }
     busy = [node.name for node in snapshot.nodes if node.cpus_used]
-    unseen = sum(name not in seen for name in busy)
+    unseen = sum(name not in nodes_with_jobs for name in busy)
     return unseen if unseen > _HIDDEN_SHARE * len(busy) else 0
 
 
@@ -359,10 +363,10 @@ def _order_nodes(nodes: Sequence[Node], names: Sequence[str], count: int) -> tup
         if len(nodes) != count:
             raise InputError(f"the cluster file has {count} nodes, and Slurm shows {len(nodes)}")
         return tuple(nodes)
-    shown = {node.name: node for node in nodes}
-    if not shown.keys() & set(names):
+    node_by_name = {node.name: node for node in nodes}
+    if not node_by_name.keys() & set(names):
         raise InputError("the cluster file has none of the nodes that Slurm shows")
-    return tuple(shown.get(name) or _make_down_node(name) for name in names)
+    return tuple(node_by_name.get(name) or _make_down_node(name) for name in names)
 
 
 def _make_down_node(name: str) -> Node:

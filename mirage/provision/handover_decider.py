@@ -36,7 +36,6 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.ports import Policy
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.errors import ClusterError, MirageError
-from mirage.history.ingest.live_ingest import count_free_nodes
 from mirage.logs import ThrottledLog
 from mirage.policies.models.unavailable_model import UnavailableModel
 from mirage.policies.registry import is_model
@@ -166,10 +165,10 @@ class HandoverDecider:
             return None
         view = self._build_view(handover)
         self.baselines.ask_rules(handover, view)
-        wanted = bound_overlap(self._ask_policy(handover, view), view)
+        policy_decision = bound_overlap(self._ask_policy(handover, view), view)
         spent = self._budget.sum_spent(standby.account, handover.chain.uid)
-        limited = apply_limits(wanted, view, self._settings.limits, spent)
-        decision = self._add_accrual_note(limited, handover)
+        limited_decision = apply_limits(policy_decision, view, self._settings.limits, spent)
+        decision = self._add_accrual_note(limited_decision, handover)
         if can_plan and not handover.submits:
             decision = self._build_planning(handover).plan_release(decision, view)
             self._record_plan(handover, decision, view)
@@ -419,7 +418,7 @@ class HandoverDecider:
 
     def _count_free_nodes(self, partition: str) -> int:
         if partition not in self._free_nodes:
-            self._free_nodes[partition] = count_free_nodes(self._snapshot.nodes, partition)
+            self._free_nodes[partition] = self._snapshot.count_free_nodes(partition)
         return self._free_nodes[partition]
 
     def read_job_waits(self, partition: str) -> Waits:

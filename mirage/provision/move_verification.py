@@ -127,5 +127,5 @@ def _restore_link(row: DecisionRow, standby: Link, earlier_rows: list[DecisionRo
         return replace(standby, planned_by=_find_planner_before(standby, earlier_rows))
     if row.action is not Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None, freed_by=None)
-    done = [earlier for earlier in earlier_rows if earlier.effect is Effect.DONE]
-    return apply_recorded_move(done[-1], standby) if done else standby
+    done_moves = [earlier for earlier in earlier_rows if earlier.effect is Effect.DONE]
+    return apply_recorded_move(done_moves[-1], standby) if done_moves else standby

@@ -201,8 +201,8 @@ def _is_idle(tx: Transaction, cluster_id: int, asking_link: Link, now: int) -> b
     summary = queue_summary.find_summary(tx, cluster_id)
     if summary is None or now - summary.at > _FRESH_S:
         return False
-    named = asking_link.partition.split(",")
-    rows = [row for row in summary.queue if row.partition in named]
+    partitions = asking_link.partition.split(",")
+    rows = [row for row in summary.queue if row.partition in partitions]
     return not any(waits_for_nodes(reason) for row in rows for reason in row.reasons)
 
 

@@ -32,16 +32,18 @@ class ObservationWindow:
         """Return float32[W, F]: the kept observations, and the present one [F] last."""
         if now != self._tick:
             self._forget_stale(now)
-        kept = self._kept.setdefault(handover, [])
-        older = [earlier for at, earlier in kept if at <= now - STEP_S]
-        if len(older) == len(kept):
-            kept.append((now, observation))
-            del kept[:-LONGEST]
+        kept_observations = self._kept.setdefault(handover, [])
+        older = [earlier for at, earlier in kept_observations if at <= now - STEP_S]
+        if len(older) == len(kept_observations):
+            kept_observations.append((now, observation))
+            del kept_observations[:-LONGEST]
         return np.stack([*older[1 - LONGEST :], observation])
 
     def _forget_stale(self, now: int) -> None:
         """Drop, once a tick, the hand-overs that were not observed lately."""
         self._tick = now
         self._kept = {
-            handover: kept for handover, kept in self._kept.items() if now - kept[-1][0] <= GAP_S
+            handover: kept_observations
+            for handover, kept_observations in self._kept.items()
+            if now - kept_observations[-1][0] <= GAP_S
         }

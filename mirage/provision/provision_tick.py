@@ -229,8 +229,8 @@ def apply_move(
     if action is Action.PLAN:
         if standby.freed_at is not None:  # Slurm has carried out the plan since
             return replace(standby, freed_by=Planner.SERVICE)
-        held = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
-        return replace(held, planned_release=release_at, plan_min=minutes)
+        held_standby = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
+        return replace(held_standby, planned_release=release_at, plan_min=minutes)
     if action is Action.FREE or action is Action.SUBMIT:
         freed = replace(standby, position=Position.FREE, freed_at=now)
         return replace(freed, freed_by=Planner.SERVICE)

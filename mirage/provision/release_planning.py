@@ -85,22 +85,22 @@ class Planning:
 
     def _update_plan(self, decision: Decision, like: Decision, view: PolicyView) -> Decision:
         """`like`: the same with a forecast of the wait, where there is any."""
-        wanted, stands = self._compute_wanted(like, view), self._get_standing_release(view)
+        release, stands = self._compute_wanted(like, view), self._get_standing_release(view)
         early = self._explain_too_early(like, view)
-        if wanted.at == stands:
+        if release.at == stands:
             return _take_plan_back(decision, early) if early else decision
         saved_h = compute_cost_h(stands, like.forecast, view) - compute_cost_h(
-            wanted.at, like.forecast, view
+            release.at, like.forecast, view
         )
-        never = wanted.at is None and decision.forecast is None  # its policy foretells no wait
-        if not (early or never or wanted.binds or saved_h > self.limits.replan_gain_h):
+        never = release.at is None and decision.forecast is None  # its policy foretells no wait
+        if not (early or never or release.binds or saved_h > self.limits.replan_gain_h):
             return decision
-        if wanted.at is None:
-            return _take_plan_back(decision, wanted.why)
+        if release.at is None:
+            return _take_plan_back(decision, release.why)
         if self.barred or self.touches + _RELEASE >= self.limits.max_touches:
             return _take_plan_back(decision, early) if early else decision
-        reason = f"{decision.reason}; {wanted.why}"
-        return replace(decision, action=Action.PLAN, release_at=wanted.at, reason=reason)
+        reason = f"{decision.reason}; {release.why}"
+        return replace(decision, action=Action.PLAN, release_at=release.at, reason=reason)
 
     def _get_standing_release(self, view: PolicyView) -> int | None:
         """The release that stands in Slurm; None: the predecessor's end."""
@@ -122,8 +122,8 @@ class Planning:
         at = _round_to_minutes(view, view.predecessor_end - lead_s)
         if at >= view.predecessor_end:
             return WantedRelease(None, _AT_ITS_END, binds=most_s == 0)
-        asked = replace(decision, action=Action.FREE)
-        allowed = apply_limits(asked, replace(view, now=at), self.limits, self.spent)
+        early_decision = replace(decision, action=Action.FREE)
+        allowed = apply_limits(early_decision, replace(view, now=at), self.limits, self.spent)
         if allowed.action is not Action.FREE:
             over = self._explain_overspending(view, at)
             return WantedRelease(None, allowed.reason, binds=over is not None)
@@ -228,8 +228,8 @@ def compute_plan_minutes(decision: Decision, predecessor: Link) -> int | None:
 
 def has_mirage_plan(standby: Link) -> bool:
     """Return whether a plan stands that is Mirage's, and not the owner's."""
-    held = standby.position is Position.HELD and standby.plan_min is not None
-    return held and standby.planned_by is not Planner.USER
+    is_planned = standby.position is Position.HELD and standby.plan_min is not None
+    return is_planned and standby.planned_by is not Planner.USER
 
 
 def _round_to_minutes(view: PolicyView, at: int) -> int:

@@ -82,10 +82,10 @@ def find_kept_costs(
     row = decisions.find_last_decision(tx, cluster_id, chain.chain_id, index)
     if predecessor is None or predecessor.state is not LinkState.RUNNING or row is None:
         return None
-    kept = row.inputs.get(COSTS)
+    stored = row.inputs.get(COSTS)
     is_of_now = row.mode is Mode.ACT and row.inputs.get("predecessor") == predecessor.job_id
     made_at = row.last_at - row.inputs.get("twin_age_s", 0)
-    if kept is None or not is_of_now or now - made_at > FRESH_S:
+    if stored is None or not is_of_now or now - made_at > FRESH_S:
         return None
-    table = ReturnCosts(*(tuple(kept[name]) for name in ("left_s", "cost_s", "lead_s")))
-    return KeptCosts(index=index, made_at=made_at, price=kept["price"], table=table)
+    table = ReturnCosts(*(tuple(stored[name]) for name in ("left_s", "cost_s", "lead_s")))
+    return KeptCosts(index=index, made_at=made_at, price=stored["price"], table=table)

@@ -7,7 +7,7 @@ from mirage.database.jobs import queue_summary
 from mirage.database.jobs.queue_summary import PartitionNodes, PartitionQueue, QueueSummary
 from mirage.database.schema.engine import Transaction
 from mirage.domain.callers.caller import JOBS, NODES, PARTITIONS, Principal
-from mirage.history.ingest.queue_totals import OTHERS
+from mirage.provision.polling.queue_totals import OTHERS
 from mirage.reports.wait_statistics import LEAST
 from mirage.slurm.text.wait_explanations import WaitExplanation, explain_reason
 

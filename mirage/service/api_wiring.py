@@ -11,13 +11,13 @@ from mirage.provision.learning.model_promoter import PromotionMode
 from mirage.service import notice_channels, wiring
 from mirage.service.wiring import Service
 from mirage.slurm.clients.auth import munge
+from mirage.slurm.clients.permissions import SlurmPermissions
 from mirage.web.identity.credential_use import (
     UsedCredentials,
     claim_in_database,
     refuse_second_use,
 )
 from mirage.web.identity.quotas import Quotas
-from mirage.web.identity.slurm_permissions import SlurmPermissions
 from mirage.web.shared.allowed_hosts import Hosts, build_hosts, list_machine_names
 from mirage.web.shared.context import ApiContext
 from mirage.web.shared.server import admission
@@ -78,10 +78,10 @@ def build_api_context(
 
 def _build_identify(service: Service) -> Callable[..., Caller]:
     """Return the reader of MUNGE credentials. On one host, munged refuses a second use itself."""
-    identify = munge.authenticate_caller
     if not service.store.is_shared:
-        return identify
-    return refuse_second_use(identify, service.store, service.cluster.read_clock)
+        return munge.authenticate_caller
+    claim_use = claim_in_database(service.store, time.time, UsedCredentials(time.time))
+    return refuse_second_use(munge.verify_credential, claim_use)
 
 
 def _build_identify_sack(service: Service) -> Callable[[str, str], Caller]:
@@ -91,7 +91,7 @@ def _build_identify_sack(service: Service) -> Callable[[str, str], Caller]:
     """
     name, used = service.settings.cluster.name, UsedCredentials(time.time)
     if service.store.is_shared:
-        claim_use = claim_in_database(service.store, service.cluster.read_clock, used)
+        claim_use = claim_in_database(service.store, time.time, used)
         return wiring.build_sack_verifier(name, claim_use).authenticate_caller
     verifier = wiring.build_sack_verifier(name, used.claim_use, started_at=int(time.time()))
     return verifier.authenticate_caller

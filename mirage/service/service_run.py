@@ -30,10 +30,10 @@ from mirage.service.sd_notify import Notifier
 from mirage.service.wiring import Service
 from mirage.service.worker import Intervals, Worker
 from mirage.slurm.clients.heartbeat import HeartbeatCluster
+from mirage.slurm.clients.permissions import SlurmPermissions
+from mirage.slurm.clients.polled_value import poll_until_stopped
 from mirage.slurm.commands.sdiag import Diagnosis
 from mirage.web.api.app import create_app
-from mirage.web.identity.polled_value import poll_until_stopped
-from mirage.web.identity.slurm_permissions import SlurmPermissions
 from mirage.web.pages.app import mount_pages
 from mirage.web.shared.auth import unix_peer
 from mirage.web.shared.server import admission

@@ -12,7 +12,7 @@ from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
-from mirage.domain.callers.caller import Caller
+from mirage.domain.callers.caller import Caller, ClaimUse
 from mirage.domain.callers.this_host import is_this_host
 from mirage.domain.ports import Cluster, Policy
 from mirage.domain.time_units import HOUR_S
@@ -30,12 +30,11 @@ from mirage.shipped_files import load_client_module
 from mirage.slurm.clients.auth import sack
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.permissions import SlurmPermissions, build_permissions
 from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.clients.restd.http import RestHttp
 from mirage.slurm.clients.restd.token import TokenFile
 from mirage.slurm.commands.scontrol import SiteConfig
-from mirage.web.identity import slurm_permissions
-from mirage.web.identity.slurm_permissions import SlurmPermissions
 
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
@@ -270,11 +269,11 @@ def build_slurm_permissions(service: Service) -> SlurmPermissions:
     get_user = (
         (lambda: token_file.load_token().user) if token_file is not None and by_token else None
     )
-    return slurm_permissions.build_permissions(service.cluster, auth.hide, auth.slurm_s, get_user)
+    return build_permissions(service.cluster, auth.hide, auth.slurm_s, get_user)
 
 
 def build_sack_verifier(
-    cluster: str, claim_use: sack.ClaimUse, *, started_at: int = 0
+    cluster: str, claim_use: ClaimUse, *, started_at: int = 0
 ) -> sack.SackVerifier:
     """Build what identifies callers by credentials of Slurm's own socket on this host.
 

@@ -25,16 +25,16 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.ports import Cluster
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
-from mirage.history.ingest import completion_push
-from mirage.history.ingest.completion_push import PollingCadence
-from mirage.history.ingest.history_reader import HistoryReader
-from mirage.history.ingest.live_ingest import ingest_queue
-from mirage.history.ingest.required_nodes import complete_reasons
 from mirage.logs import ThrottledLog
 from mirage.provision import move_verification
 from mirage.provision.control import kill_switch, limit_overrides
 from mirage.provision.forecasts.shape_forecaster import ShapeForecaster
 from mirage.provision.handover_decider import DecisionSettings
+from mirage.provision.polling import completion_push
+from mirage.provision.polling.completion_push import PollingCadence
+from mirage.provision.polling.history_reader import HistoryReader
+from mirage.provision.polling.live_ingest import ingest_queue
+from mirage.provision.polling.required_nodes import complete_reasons
 from mirage.provision.provision_tick import provision_handovers, reconcile_intentions
 from mirage.provision.retreats import list_retreats, retreat_handovers
 from mirage.reports import wait_statistics
@@ -339,9 +339,9 @@ class Worker:
         """Return the jobs of the queue that carry a mark, with Slurm's full reasons why they
         wait."""
         with self._store.read() as tx:
-            known = list_open_job_ids(tx, self._cluster_id)
+            open_job_ids = list_open_job_ids(tx, self._cluster_id)
         return complete_reasons(
-            self._cluster, link_sync.list_marked_jobs(queue), known, self._nodes
+            self._cluster, link_sync.list_marked_jobs(queue), open_job_ids, self._nodes
         )
 
     def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:

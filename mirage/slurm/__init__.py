@@ -1,1 +1,1 @@
-"""Slurm's language: pure text to values and back. Nothing here runs a command."""
+"""Slurm: what is said to it and read from it, as text and values; and `clients`, which do so."""

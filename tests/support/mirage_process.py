@@ -42,7 +42,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    *given: str | Path,
+    *arguments: str | Path,
     cwd: Path | None = None,
     by_modes: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -53,7 +53,7 @@ def run(
     `by_modes`: files are as closed as their mode bits say, even to root.
     """
     more = {**(environ or {}), **more}
-    words = [str(word) for word in given]
+    words = [str(word) for word in arguments]
     if by_modes or any(name.startswith("PYTHON") for name in more):
         return _run_cold(words, cwd, modest=by_modes and os.geteuid() == 0, env=environment(**more))
     return _warm().run(words, cwd or Path.cwd(), environment(**more))
@@ -62,7 +62,7 @@ def run(
 def _run_cold(
     words: Sequence[str], cwd: Path | None, env: dict[str, str], *, modest: bool
 ) -> Answer:
-    done = subprocess.run(
+    process = subprocess.run(
         [*(_WITHOUT_ROOTS_PASS if modest else ()), *MIRAGE, *words],
         env=env,
         cwd=cwd,
@@ -72,7 +72,7 @@ def _run_cold(
         check=False,
         timeout=_LONGEST_S,
     )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return Answer(process.returncode, process.stdout, process.stderr)
 
 
 class _Warm:
@@ -91,9 +91,9 @@ class _Warm:
 
     def run(self, words: Sequence[str], cwd: Path, env: dict[str, str]) -> Answer:
         with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
-            asked = {"words": words, "cwd": str(cwd), "env": env, "out": out.name, "err": err.name}
+            call = {"words": words, "cwd": str(cwd), "env": env, "out": out.name, "err": err.name}
             try:
-                code = self._answered(json.dumps(asked))
+                code = self._answered(json.dumps(call))
             except BaseException:
                 # What still runs is the test's no more.
                 self.end()
@@ -106,14 +106,14 @@ class _Warm:
         _warm.cache_clear()
 
     def _answered(self, line: str) -> int:
-        given, told = self._process.stdin, self._process.stdout
-        assert given is not None
-        assert told is not None
-        given.write(f"{line}\n")
-        given.flush()
-        ready, _, _ = select.select([told], [], [], _LONGEST_S)
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        requests.write(f"{line}\n")
+        requests.flush()
+        ready, _, _ = select.select([answers], [], [], _LONGEST_S)
         assert ready, f"no end after {_LONGEST_S} s: {line}"
-        return int(told.readline())
+        return int(answers.readline())
 
 
 @cache

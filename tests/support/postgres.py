@@ -14,8 +14,8 @@ _OWNER = "postgres"
 
 def programs() -> Path | None:
     """The directory of the newest PostgreSQL installed, or None."""
-    found = [p.parent for p in _DEBIAN.glob("*/bin/postgres")]
-    return max(found, key=lambda p: int(p.parent.name), default=None)
+    folders = [p.parent for p in _DEBIAN.glob("*/bin/postgres")]
+    return max(folders, key=lambda p: int(p.parent.name), default=None)
 
 
 @contextmanager

@@ -92,22 +92,22 @@ class Testbed:
         options = (settings or TestbedSettings()).options() + ["--fresh"] * fresh
         self._testbed("up", *options, timeout_s=_UP_TIMEOUT_S)
         self._environments.clear()
-        shown = json.loads(self._testbed("status", "--json"))["clock"]
-        self._clock = _Clock(speed=shown["speed"], real_s=shown["real_s"], shown_s=shown["shown_s"])
+        clock = json.loads(self._testbed("status", "--json"))["clock"]
+        self._clock = _Clock(speed=clock["speed"], real_s=clock["real_s"], shown_s=clock["shown_s"])
 
     def down(self, *, purge: bool = False) -> None:
         self._testbed("down", *["--purge"] * purge, timeout_s=_UP_TIMEOUT_S)
 
     def is_up(self) -> bool:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(_COMMAND), "status"], capture_output=True, check=False
         )
-        return done.returncode == 0
+        return process.returncode == 0
 
     def daemons(self) -> dict[str, int]:
         """Return the pids of the daemons that run, by name; each leads a session of its own."""
-        shown: dict[str, int] = json.loads(self._testbed("status", "--json"))["daemons"]
-        return shown
+        pid_by_name: dict[str, int] = json.loads(self._testbed("status", "--json"))["daemons"]
+        return pid_by_name
 
     @property
     def speed(self) -> float:
@@ -120,8 +120,8 @@ class Testbed:
     def env(self, user: str = _SERVICE_USER) -> dict[str, str]:
         """Return the environment of a login of `user` in the cluster's time."""
         if user not in self._environments:
-            shown = self._testbed("env", "--json", f"--user={user}")
-            self._environments[user] = json.loads(shown)
+            environment = self._testbed("env", "--json", f"--user={user}")
+            self._environments[user] = json.loads(environment)
         return dict(self._environments[user])
 
     def run(
@@ -140,13 +140,15 @@ class Testbed:
         passing, runs again, for a while.
         """
         deadline = time.monotonic() + _LEAST_WAIT_S
-        done = self._run(argv, user, input, env, cwd)
-        while done.returncode and _is_passing(done.stderr) and time.monotonic() < deadline:
+        process = self._run(argv, user, input, env, cwd)
+        while process.returncode and _is_passing(process.stderr) and time.monotonic() < deadline:
             time.sleep(1)
-            done = self._run(argv, user, input, env, cwd)
-        if check and done.returncode != 0:
-            raise TestbedFailure(f"{user}: {argv}: {done.returncode}\n{done.stdout}{done.stderr}")
-        return done
+            process = self._run(argv, user, input, env, cwd)
+        if check and process.returncode != 0:
+            raise TestbedFailure(
+                f"{user}: {argv}: {process.returncode}\n{process.stdout}{process.stderr}"
+            )
+        return process
 
     def _run(
         self,
@@ -203,12 +205,12 @@ class Testbed:
 
     def job(self, job_id: int) -> dict[str, str]:
         """Return what scontrol shows of a job; LookupError when slurmctld has forgotten it."""
-        done = self.run(["scontrol", "-o", "show", "job", str(job_id)], check=False)
-        if "Invalid job id" in done.stderr:
+        process = self.run(["scontrol", "-o", "show", "job", str(job_id)], check=False)
+        if "Invalid job id" in process.stderr:
             raise LookupError(f"job {job_id}")
-        if done.returncode != 0:
-            raise TestbedFailure(done.stderr)
-        parts = _KEY.split(done.stdout.splitlines()[0])[1:]
+        if process.returncode != 0:
+            raise TestbedFailure(process.stderr)
+        parts = _KEY.split(process.stdout.splitlines()[0])[1:]
         return dict(zip(parts[::2], parts[1::2], strict=True))
 
     def state(self, job_id: int) -> str:
@@ -258,25 +260,27 @@ class Testbed:
         while not predicate():
             if time.monotonic() > deadline:
                 words = "squeue -t all; sinfo -N -o '%N %T %E'"
-                shown = self.run(["sh", "-c", words], check=False).stdout
-                raise TestbedFailure(f"not within {timeout_s:.0f} s: {what or predicate}\n{shown}")
+                listing = self.run(["sh", "-c", words], check=False).stdout
+                raise TestbedFailure(
+                    f"not within {timeout_s:.0f} s: {what or predicate}\n{listing}"
+                )
             time.sleep(_POLL_S)
 
     def _testbed(self, *words: str, timeout_s: float = 90.0) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(_COMMAND), *words],
             capture_output=True,
             text=True,
             check=False,
             timeout=timeout_s,
         )
-        if done.returncode != 0:
-            raise TestbedFailure(f"testbed.py {' '.join(words)}:\n{done.stdout}{done.stderr}")
-        return done.stdout
+        if process.returncode != 0:
+            raise TestbedFailure(f"testbed.py {' '.join(words)}:\n{process.stdout}{process.stderr}")
+        return process.stdout
 
 
-def _is_passing(said: str) -> bool:
-    return _NO_CREDENTIAL in said or _PASSING.search(said) is not None
+def _is_passing(error_output: str) -> bool:
+    return _NO_CREDENTIAL in error_output or _PASSING.search(error_output) is not None
 
 
 def has_auth_slurm() -> bool:
@@ -296,7 +300,7 @@ def python_for_users() -> tuple[str, dict[str, str]]:
     nobody = pwd.getpwnam("nobody")
     for python in (sys.executable, f"/usr/bin/python{version}"):
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [python, "-c", "import mirage, sqlalchemy"],
                 capture_output=True,
                 check=False,
@@ -308,7 +312,7 @@ def python_for_users() -> tuple[str, dict[str, str]]:
             )
         except OSError:
             continue
-        if done.returncode == 0:
+        if process.returncode == 0:
             return python, environment
     raise TestbedFailure(f"no Python {version} that a user other than root may run with Mirage")
 

@@ -34,17 +34,17 @@ def asked_for() -> bool:
     return False
 
 
-def _become(asked: Mapping[str, Any]) -> None:
+def _become(call: Mapping[str, Any]) -> None:
     os.environ.clear()
-    os.environ.update(asked["env"])
+    os.environ.update(call["env"])
     time.tzset()
-    os.chdir(asked["cwd"])
-    sys.path[0] = asked["cwd"]
-    sys.argv = [str(command.__file__), *asked["words"]]
-    for number, path in enumerate((os.devnull, asked["out"], asked["err"])):
-        found = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
-        os.dup2(found, number)
-        os.close(found)
+    os.chdir(call["cwd"])
+    sys.path[0] = call["cwd"]
+    sys.argv = [str(command.__file__), *call["words"]]
+    for number, path in enumerate((os.devnull, call["out"], call["err"])):
+        descriptor = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -86,30 +86,32 @@ class Courier:
             outbox.forget_settled_notices(tx, self.cluster_id, now - _KEPT_S)
         with self.store.read() as tx:
             waiting = outbox.list_due_deliveries(tx, self.cluster_id, now, URGENCY)
-            before = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
-        sent, late = Counter(before), Counter[str]()
+            earlier_count = outbox.count_digests_since(tx, self.cluster_id, now - HOUR_S)
+        sent_count, late_count = Counter(earlier_count), Counter[str]()
         for channel, chain_id, owner in waiting:
             if stop is not None and stop.is_set():
                 break
-            if not self._has_room(sent, channel, owner):
-                late[channel] += 1
+            if not self._has_room(sent_count, channel, owner):
+                late_count[channel] += 1
             elif notices := self._claim_notices(channel, chain_id):
-                sent[channel, owner] += self._deliver_digest(channel, notices)
-        for channel, count in late.items():
+                sent_count[channel, owner] += self._deliver_digest(channel, notices)
+        for channel, count in late_count.items():
             message = "notices wait: notify.max_per_hour is reached"
             self._seldom.log_event(
                 _log.warning, message, kind=channel, channel=channel, waiting=count
             )
-        return sent.total() - sum(before.values())
+        return sent_count.total() - sum(earlier_count.values())
 
-    def _has_room(self, sent: Mapping[tuple[str, str], int], channel: str, owner: str) -> bool:
+    def _has_room(
+        self, sent_count: Mapping[tuple[str, str], int], channel: str, owner: str
+    ) -> bool:
         """Return whether one more digest of the owner's chains is within the limit.
 
         An owner may use half of what the other owners have left of the limit. So there is always
         room for an owner whose notices come later.
         """
-        own = sent.get((channel, owner), 0)
-        others = sum(count for (name, _), count in sent.items() if name == channel) - own
+        own = sent_count.get((channel, owner), 0)
+        others = sum(count for (name, _), count in sent_count.items() if name == channel) - own
         return 2 * own < self.pace.max_per_hour - others
 
     def _claim_notices(self, channel: str, chain_id: ChainId) -> list[Notice]:

@@ -1,3 +1,3 @@
 """Commands of the admin who runs the service: serve, database, mode, configuration, tokens,
-notices, ingest and cluster files.
+notices, ingest, cluster files and manual pages.
 """

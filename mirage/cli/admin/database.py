@@ -102,19 +102,19 @@ def copy_database(
     from mirage.service import database_setup
 
     settings = settings_file.load_settings(config)
-    done, total = 0, 1
+    done_steps, total_steps = 0, 1
 
     def set_total(steps: int) -> None:
-        nonlocal total
-        total = max(1, steps)
+        nonlocal total_steps
+        total_steps = max(1, steps)
 
     with show_share_bar("copying the database") as set_share:
 
         def show_steps(steps: int) -> None:
-            nonlocal done
-            done += steps
+            nonlocal done_steps
+            done_steps += steps
             if set_share is not None:
-                set_share(done / total)
+                set_share(done_steps / total_steps)
 
         report = database_setup.copy_database(
             settings,

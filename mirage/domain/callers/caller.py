@@ -1,6 +1,6 @@
 """Describes callers of the service, and what they may see and steer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,6 +52,11 @@ class Caller:
     counts_alone: bool = True
     """Whether quotas count this uid by itself. Otherwise it counts together with all of NO_ACCOUNT:
     one user may run processes under thousands of uids without an account (subuid(5))."""
+
+
+ClaimUse = Callable[[Caller, str, int], bool]
+"""Claims the only use of a credential: its caller, a digest of it, and the last second in which it
+is good (epoch). Returns whether it was not used before. May raise TooMany."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

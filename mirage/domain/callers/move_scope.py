@@ -14,7 +14,7 @@ class MoveScope:
     """The accounts that the service's account coordinates, with the accounts below them."""
     uid: int | None = None
     """The uid of the service's account; None: not known here."""
-    known: bool = True
+    is_known: bool = True
     """Whether Slurm has said so."""
 
     def can_move(self, uid: int, account: str) -> bool:
@@ -28,7 +28,7 @@ class MoveScope:
         )
 
     def describe_scope(self) -> str:
-        if not self.known:
+        if not self.is_known:
             return "whatever jobs Slurm lets it move, which is not known in advance"
         if self.everybody:
             return "everybody's jobs"
@@ -40,5 +40,5 @@ class MoveScope:
 
 
 EVERYBODY = MoveScope(everybody=True)
-UNKNOWN = MoveScope(everybody=True, known=False)
+UNKNOWN = MoveScope(everybody=True, is_known=False)
 """The scope if permissions are not known: each move is tried, and Slurm may refuse it."""

@@ -1,1 +1,1 @@
-"""Reads jobs and nodes from Slurm and from trace files into the stored history."""
+"""Imports trace files into the stored history, and exports the history to one."""

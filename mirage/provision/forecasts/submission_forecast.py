@@ -211,11 +211,11 @@ def _find_nearest(
     return min(fresh, key=lambda row: _compute_distance(row.shape, shape), default=None)
 
 
-def _compute_distance(stored: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
+def _compute_distance(stored: JobShape, requested: JobShape) -> tuple[bool, float, bool]:
     return (
-        stored.gpus != wanted.gpus,
-        stored.measure_distance(wanted),
-        stored.account != wanted.account,
+        stored.gpus != requested.gpus,
+        stored.measure_distance(requested),
+        stored.account != requested.account,
     )
 
 

@@ -305,14 +305,14 @@ class ModelPromoter:
         """Store the new state, its line in the audit and its notice, in one transaction."""
         decider = decider or Decider()
         says = explain_state(challenge.model, state, why)
-        kept = {**evidence, "why": why}
+        full_evidence = {**evidence, "why": why}
         with self.store.begin() as tx:
             if decider.via is not None:
                 audit.set_audit_credential(tx, decider.via)
             challenges.close_challenge(
-                tx, challenge.id, state=state, at=now, evidence=kept, by=decider.actor
+                tx, challenge.id, state=state, at=now, evidence=full_evidence, by=decider.actor
             )
-            detail = {"model": challenge.model, **kept}
+            detail = {"model": challenge.model, **full_evidence}
             entry = AuditEntry(at=now, actor=decider.actor, event=AUDIT[state], detail=detail)
             audit.write_entry(tx, self.cluster_id, entry)
             self._notify(tx, state, says, now)

@@ -52,6 +52,9 @@ class Roster:
     """The accounts that each user coordinates, with the accounts below them."""
 
 
+NO_ROSTER = Roster()
+"""Stands for a roster that is not known; compare by `is`."""
+
 OPERATORS = ("Operator", "Administrator")
 
 _NAME = re.compile(r"[^\s|,]+")

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mirage.domain.callers.caller import NOBODY_UID, Caller, Principal, Role
-from mirage.slurm.commands.sacctmgr import Roster
-
-NO_ROSTER = Roster()
+from mirage.slurm.commands.sacctmgr import NO_ROSTER, Roster
 
 
 def _get_no_roster() -> Roster:

@@ -13,8 +13,8 @@ from mirage.provision.cluster_observer import COMPILING
 from mirage.provision.control.limit_overrides import LimitDescription
 from mirage.provision.control.limits import Limits
 from mirage.provision.learning.model_promoter import PromotionMode
-from mirage.slurm.commands.sacctmgr import Roster
-from mirage.web.identity.authorization import NO_ROSTER, Authorizer
+from mirage.slurm.commands.sacctmgr import NO_ROSTER, Roster
+from mirage.web.identity.authorization import Authorizer
 from mirage.web.identity.quotas import Quotas
 from mirage.web.shared.allowed_hosts import Hosts
 from mirage.web.shared.response_cache import ResponseCache

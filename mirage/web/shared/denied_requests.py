@@ -135,7 +135,7 @@ def _build_omitted_entry(omitted: OmittedDenials, now: int) -> AuditEntry:
 
 
 def _build_entry(request: Request, error: MirageError, caller: Caller | None) -> AuditEntry:
-    claimed_user = error.who if isinstance(error, NotIdentified) else ""
+    claimed_user = error.claimant if isinstance(error, NotIdentified) else ""
     detail = {
         "method": request.method,
         "path": _truncate_text(request.url.path),

@@ -23,7 +23,7 @@ class _CachedResponse:
 
     version: Hashable
     lock: Lock = field(default_factory=Lock)
-    done: bool = False
+    is_ready: bool = False
     answer: Any = None
 
 
@@ -49,8 +49,8 @@ class ResponseCache:
             while len(self._entries) > MAX_ENTRIES:
                 self._entries.popitem(last=False)
         with entry.lock:
-            if not entry.done:
-                entry.answer, entry.done = make(), True
+            if not entry.is_ready:
+                entry.answer, entry.is_ready = make(), True
         return entry.answer  # type: ignore[no-any-return] # of the same maker
 
     def get_or_make_report(

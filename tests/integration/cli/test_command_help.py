@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.main import get_group
 
+from mirage.cli.admin import man
 from mirage.cli.app import COMMANDS
 from mirage.cli.command_help import EXITS, MANUAL
-from mirage.cli.shell import man
 from tests.needed import absent
 from tests.support.mirage_process import run
 

@@ -96,6 +96,11 @@ def test_a_release_is_a_commit_a_tag_and_packages_with_their_sums(clone: Clone) 
     assert f"Requires-Dist: mirage-slurm=={VERSION}\n" in metadata, "as an index has it"
     with tarfile.open(clone.folder / "dist" / source) as archive:
         assert f"{name}/pyproject.toml" in archive.getnames()
+    check = [sys.executable, "-m", "twine", "check", "--strict"]
+    files = [clone.folder / "dist" / each for each in sums]
+    checked = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count("PASSED") == len(sums)
 
     # Again, as after a stop between the commit and the tag: one tag, no commit, the same bytes.
     clone.git("tag", "--delete", f"v{VERSION}")

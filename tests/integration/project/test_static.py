@@ -74,6 +74,8 @@ def test_an_absent_program_is_named_and_fails_in_ci_alone(
     [
         ("lua", "x.lua", "local never = 1\n", "unused variable 'never'"),
         ("c", "x.c", "static int f(int unused) { return 0; }\n", "unused parameter"),
+        ("ruby", "x.rb", "def f\n  unused = 1\nend\n", "assigned but unused variable"),
+        ("ruby", "x.html.erb", "<% if true %>\n", "syntax error"),
         ("spelling", "x.md", "\x54eh word.\n", "==> The"),
     ],
 )

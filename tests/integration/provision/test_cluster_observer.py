@@ -15,13 +15,13 @@ from mirage.domain.decision import Action, Decision, PolicyView
 from mirage.domain.job import JobState
 from mirage.domain.ports import Needs, Policy, SimplePolicy
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.history.ingest.live_ingest import ingest_queue
 from mirage.judging.table.pair_settings import PairSettings
 from mirage.lab.demo.simulated_cluster.cluster import SimulatedCluster
 from mirage.lab.episodes.generation.replay import TraceReplay
 from mirage.observation import feature_vector, spec
 from mirage.provision.cluster_observer import NO_FILE, Observer, TickObservations
 from mirage.provision.handover_decider import DecisionSettings
+from mirage.provision.polling.live_ingest import ingest_queue
 from mirage.service.worker import Worker
 from mirage.simulator.types import Params, SimJob
 from tests.support.observation.groups import get_group_slice

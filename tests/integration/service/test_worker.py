@@ -19,8 +19,8 @@ from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
-from mirage.history.ingest.live_ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
 from mirage.provision.handover_decider import DecisionSettings
+from mirage.provision.polling.live_ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
 from mirage.service.worker import FORGED, Worker
 from mirage.slurm.clients.call_stats import CallTotals
 from mirage.slurm.clients.forgery_alarms import ForgeryAlarms

@@ -93,12 +93,12 @@ class _Pair:
     ) -> Iterator[str]:
         """Yield what a request may no longer contain, or must contain now."""
         old, new = self._resolve_schema(old, self._old), self._resolve_schema(new, self._new)
-        if lost := _list_types(old, self._old) - _list_types(new, self._new):
-            yield f"{place} is no longer {', '.join(sorted(lost))}"
+        if missing := _list_types(old, self._old) - _list_types(new, self._new):
+            yield f"{place} is no longer {', '.join(sorted(missing))}"
         if _list_values(old) and (
-            lost := _list_values(old) - (_list_values(new) or _list_values(old))
+            missing := _list_values(old) - (_list_values(new) or _list_values(old))
         ):
-            yield f"{place} does not take {', '.join(sorted(lost))} any more"
+            yield f"{place} does not take {', '.join(sorted(missing))} any more"
         for bound in _list_narrowed_bounds(old, new):
             yield f"{place}: {bound} is now {new[bound]}"
         for field in set(new.get("required", ())) - set(old.get("required", ())):

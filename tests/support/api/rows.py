@@ -10,7 +10,7 @@ from mirage.domain.chain import ChainId, LinkState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Node, Queue
-from mirage.history.ingest.live_ingest import ingest_queue
+from mirage.provision.polling.live_ingest import ingest_queue
 from tests.support.api.running import CHAIN, NOW, USERS
 from tests.support.chains import make_chain, make_link
 from tests.support.slurm.printed_jobs import read_queue_job, read_record

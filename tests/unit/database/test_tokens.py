@@ -74,7 +74,7 @@ def test_it_ends_by_date_by_word_and_elsewhere(store: Store, cluster_id: int) ->
     token, text = made(store, cluster_id, replace(ALICE, cluster_id=cluster_id))
     with pytest.raises(NotIdentified, match="has expired") as caught:
         who(store, cluster_id, text, now=NOW + 3600)
-    assert caught.value.who == f"token {token.token_id}"
+    assert caught.value.claimant == f"token {token.token_id}"
     with store.begin() as tx:
         elsewhere = clusters.ensure_cluster(tx, "elsewhere")
     with pytest.raises(NotIdentified, match="for another cluster"):

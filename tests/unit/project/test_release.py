@@ -92,8 +92,8 @@ def test_what_is_no_version_is_refused(version: str) -> None:
 
 
 def test_package_and_image_are_named_with_the_new_version_and_history_stays() -> None:
-    old = "mirage_0.1.0+DATE.deb mirage:0.1.0 mirage (0.1.0+2026) since 0.1.0, not mirage_0.1.01"
-    new = "mirage_0.2.0+DATE.deb mirage:0.2.0 mirage (0.2.0+2026) since 0.1.0, not mirage_0.1.01"
+    old = "mirage_0.1.0+A.deb mirage:0.1.0 mirage-learn (0.1.0+B) since (0.1.0, not mirage_0.1.01"
+    new = "mirage_0.2.0+A.deb mirage:0.2.0 mirage-learn (0.2.0+B) since (0.1.0, not mirage_0.1.01"
     assert release.with_names(old, NEXT) == new
 
 

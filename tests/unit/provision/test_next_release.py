@@ -10,9 +10,9 @@ from mirage.database.operations import clusters
 from mirage.database.schema.engine import Store
 from mirage.domain.chain import ChainMode, Presubmit, Style
 from mirage.domain.decision import Mode
-from mirage.history.ingest.live_ingest import ingest_queue
 from mirage.provision.control.limits import Limits
 from mirage.provision.next_release import NextRelease, plan_next_release
+from mirage.provision.polling.live_ingest import ingest_queue
 from tests.integration.provision.test_release_planning import (
     END,
     HELD,

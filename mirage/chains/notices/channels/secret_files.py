@@ -5,18 +5,17 @@ from pathlib import Path
 
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import DeliveryError
+from mirage.slurm.clients.host_accounts import is_private
 
 _MAX_LENGTH = 200
 """The most characters of a message from elsewhere that the log and the database keep."""
-_MODE_OF_OTHERS = 0o077
-"""The bits of a file's mode that let the group or others read or write it."""
 
 
 def read_secret(path: Path) -> str:
     """Return the first line of a file. Raises DeliveryError if other users may read the file."""
     try:
         with path.open(encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_mode & _MODE_OF_OTHERS:
+            if not is_private(os.fstat(file.fileno())):
                 raise DeliveryError(f"others may read {path}: `chmod 600` it")
             secret = file.readline().strip()
     except (OSError, UnicodeDecodeError) as error:

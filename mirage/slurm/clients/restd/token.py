@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import ClusterUnavailable
+from mirage.slurm.clients.host_accounts import is_private
 
 _TOKEN = re.compile(r"(?:SLURM_JWT=)?(?P<token>[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -97,6 +98,6 @@ class TokenFile:
 def _read_private_text(path: Path) -> str:
     """Return the text of a file that nobody else may read; raise ValueError if others may."""
     with path.open(encoding="ascii") as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
+        if not is_private(os.fstat(file.fileno())):
             raise ValueError("others may read it: `chmod 600` it")
         return file.read(_LARGEST)

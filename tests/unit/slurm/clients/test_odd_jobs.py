@@ -14,11 +14,11 @@ from mirage.database.schema.engine import Store
 from mirage.domain.decision import Decision, Forecast, Mode, PolicyView
 from mirage.domain.job import Job, JobId
 from mirage.domain.ports import SimplePolicy
-from mirage.history.ingest.history_reader import SKIPPED_EVENT, WINDOW_TRIES
 from mirage.policies.rules.lead_rules import decide_by_lead
 from mirage.provision.control import kill_switch
 from mirage.provision.control.kill_switch import Way
 from mirage.provision.handover_decider import DecisionSettings
+from mirage.provision.polling.history_reader import SKIPPED_EVENT, WINDOW_TRIES
 from mirage.service.worker import Worker
 from mirage.slurm.commands import squeue
 from tests.support.cluster.commands import FakeCommands

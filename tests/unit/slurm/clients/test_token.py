@@ -40,7 +40,7 @@ def test_a_file_without_a_token_is_said_and_not_shown(tmp_path: Path, text: str)
     assert not text or text not in str(told.value)
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o444])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     file = file_with(tmp_path, build_jwt("mirage", NOW + 60))
     file.path.chmod(mode)

@@ -9,7 +9,7 @@ import pytest
 from mirage.database.schema.engine import Store
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Queue
-from mirage.history.ingest.live_ingest import ingest_queue
+from mirage.provision.polling.live_ingest import ingest_queue
 from mirage.reports import wait_statistics
 from mirage.web.api.app import ApiContext
 from tests.support.api.rows import HOUR, look, read_running_job

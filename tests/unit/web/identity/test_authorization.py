@@ -8,10 +8,8 @@ import pytest
 
 from mirage.domain.callers.caller import JOBS, NOBODY_UID, USAGE, Caller, Principal, Role
 from mirage.domain.chain import Link
-from mirage.errors import ClusterUnavailable
 from mirage.slurm.commands.sacctmgr import Roster
 from mirage.web.identity.authorization import Authorizer
-from mirage.web.identity.polled_value import KEPT_PERIODS, RETRY_S, PolledValue
 from tests.support.chains import make_chain, make_link
 
 ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
@@ -93,50 +91,3 @@ def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
 def test_nobody_has_a_standing_that_owns_nothing() -> None:
     orphan = make_chain(uid=NOBODY_UID)
     assert not Principal(role=Role.USER).can_steer(orphan, [])
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_slurm_is_asked_once_a_period_and_believed_for_a_while() -> None:
-    clock, answers = Clock(), iter(["first", None, None, "second"])
-    asked = []
-
-    def ask() -> str:
-        asked.append(clock.now)
-        answer = next(answers)
-        if answer is None:
-            raise ClusterUnavailable("slurmdbd is away")
-        return answer
-
-    polled = PolledValue("roster", ask, default="nobody", every_s=600, clock=clock)
-
-    def told() -> str:
-        polled.ask_if_due()
-        return polled()
-
-    assert polled() == "nobody", "to read it asks nobody"
-    assert [told(), told()] == ["first", "first"]
-    clock.now += 600
-    assert [told(), told()] == ["first", "first"], "kept while there is no answer"
-    assert len(asked) == 2, "and not asked again at once"
-    clock.now = 1000 + KEPT_PERIODS * 600 + 1
-    assert told() == "nobody", "until it is too old"
-    clock.now += RETRY_S
-    assert told() == "nobody", "asked more and more rarely"
-    clock.now += RETRY_S
-    assert told() == "second"
-
-
-def test_what_was_never_told_is_unknown() -> None:
-    def ask() -> str:
-        raise ClusterUnavailable("slurmctld is away")
-
-    polled = PolledValue("PrivateData", ask, default="everything", every_s=600)
-    polled.ask_if_due()
-    assert polled() == "everything"

@@ -1,4 +1,4 @@
-"""Collects Slurm's permissions: roster, PrivateData, and whose jobs Mirage may move."""
+"""Keeps what Slurm says about permissions: roster, PrivateData, and whose jobs Mirage may move."""
 
 import os
 import pwd
@@ -13,11 +13,10 @@ from mirage.domain.callers.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.domain.ports import Cluster
 from mirage.errors import MirageError
 from mirage.slurm.clients.cli.client import SlurmCli
+from mirage.slurm.clients.polled_value import PolledValue
 from mirage.slurm.clients.restd.client import Slurmrestd
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
-from mirage.slurm.commands.sacctmgr import Roster
-from mirage.web.identity.authorization import NO_ROSTER
-from mirage.web.identity.polled_value import PolledValue
+from mirage.slurm.commands.sacctmgr import NO_ROSTER, Roster
 
 _log = structlog.get_logger(__name__)
 

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from mirage.database.jobs import job_history, queue_summary, queue_sums
 from mirage.database.jobs.job_history import MergeCounts
 from mirage.database.schema.engine import Store, Transaction
 from mirage.domain.job import Job
 from mirage.domain.ports import Cluster
 from mirage.domain.snapshot import Node, Queue
-from mirage.history.ingest import queue_totals
+from mirage.provision.polling import queue_totals
 
 WINDOW_S = 6 * 3600
 """Seconds of accounting that one query reads: some 10,000 jobs of a busy site, a few MB."""
@@ -102,13 +100,3 @@ def ingest_history(
     records = list(cluster.fetch_history(*window))
     with store.begin() as tx:
         return job_history.upsert_jobs(tx, cluster_id, records), records
-
-
-def count_free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
-    """Return how many usable nodes of the partition run nothing.
-
-    "" means all partitions, and "a,b" means nodes of either.
-    """
-    names = set(partition.split(",")) if partition else set()
-    members = [n for n in nodes if n.is_usable and (not names or names.intersection(n.partitions))]
-    return int(np.sum([n.cpus_used == 0 for n in members], dtype=np.int64))

@@ -1,17 +1,18 @@
 """`mirage man`: writes the manual pages, from the same texts as `--help`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
 from importlib import import_module
 from importlib.metadata import version
+from inspect import unwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from typer.main import get_group
 
 from mirage.cli import app as command_line
 from mirage.cli.command_help import EXITS, MANUAL, HelpEntry
-from mirage.cli.shell import introspection
 from mirage.errors import InputError
 
 app = typer.Typer()
@@ -27,6 +28,7 @@ _ENVIRONMENT = {
     "MIRAGE_COMPLETION_S": "How long completion waits for the service, in seconds. Default: 0.2.",
     "NO_COLOR": "If set to any value, Mirage prints without colours.",
 }
+_KINDS = {int: "INTEGER", float: "FLOAT", Path: "PATH", str: "TEXT"}
 
 
 @app.command("man")
@@ -126,7 +128,7 @@ def _format_synopsis(command: Any) -> Iterator[str]:
 
 def _render_parameters(command: Any) -> list[str]:
     lines: list[str] = []
-    types = introspection.get_parameter_types(command.callback)
+    types = _get_parameter_types(command.callback)
     for heading, kind in (("ARGUMENTS", "argument"), ("OPTIONS", "option")):
         params = [p for p in command.params if p.param_type_name == kind and not p.hidden]
         lines += [f".SH {heading}"] if params else []
@@ -141,14 +143,12 @@ def _format_parameter_name(param: Any, of_type: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar or str(param.name).upper())
     names = ", ".join((*param.opts, *param.secondary_opts))
-    return (
-        names if param.is_flag else f"{names} {param.metavar or introspection.format_kind(of_type)}"
-    )
+    return names if param.is_flag else f"{names} {param.metavar or _format_kind(of_type)}"
 
 
 def _describe_parameter(param: Any, of_type: Any) -> str:
     description = " ".join((param.help or "").split())
-    choices = introspection.list_choices(of_type)
+    choices = _list_choices(of_type)
     if choices is not None:
         description = f"{description} One of {', '.join(choices)}.".strip()
     default = param.default
@@ -156,6 +156,32 @@ def _describe_parameter(param: Any, of_type: Any) -> str:
     if has_plain_default and default != "" and "Default" not in description:
         description = f"{description} Default: {getattr(default, 'value', default)}."
     return description or "See the description."
+
+
+def _get_parameter_types(callback: Callable[..., Any] | None) -> dict[str, Any]:
+    """Return each parameter's type by name, without its annotations for typer.
+
+    The types are read from the function: typer's own records of them differ between its versions.
+    """
+    return {} if callback is None else get_type_hints(unwrap(callback))
+
+
+def _list_choices(declared: Any) -> list[str] | None:
+    """Return the words that the parameter accepts, or None if it accepts any word."""
+    for inner in (declared, *get_args(declared)):
+        if isinstance(inner, type) and issubclass(inner, Enum):
+            return [str(member.value) for member in inner]
+        if get_origin(inner) is Literal:
+            return [str(word) for word in get_args(inner)]
+    return None
+
+
+def _format_kind(declared: Any) -> str:
+    """Return the placeholder for a value of this type in usage lines."""
+    if _list_choices(declared) is not None:
+        return "WORD"
+    kinds = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))
+    return next((name for name in kinds if name is not None), "VALUE")
 
 
 def _render_entry(entry: HelpEntry) -> list[str]:

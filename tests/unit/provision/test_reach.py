@@ -1,18 +1,11 @@
 """A service that is no Operator moves what it may, and leaves the rest to plain Slurm."""
 
-import os
-import pwd
-
 import pytest
-from structlog.testing import capture_logs
 
 from mirage.database.schema.engine import Store
-from mirage.domain.callers.move_scope import EVERYBODY, UNKNOWN, MoveScope
+from mirage.domain.callers.move_scope import EVERYBODY, MoveScope
 from mirage.domain.decision import Action
 from mirage.provision.handover_decider import DecisionSettings
-from mirage.slurm.commands.sacctmgr import Roster
-from mirage.web.identity.authorization import NO_ROSTER
-from mirage.web.identity.slurm_permissions import ReachReporter, compute_reach
 from tests.support.provision.scene import Always
 from tests.support.provision.slurm_jobs import WrittenCluster, find_last_decision, running, standby
 from tests.unit.provision.test_moves import tick
@@ -63,36 +56,3 @@ def test_rights_that_come_later_count(acting_store: Store) -> None:
     cluster.at += 60
     tick(acting_store, cluster, settings)
     assert cluster.moves == [("free", 12, "")]
-
-
-def test_who_may_move_what_is_read_from_the_roster() -> None:
-    me = pwd.getpwuid(os.geteuid()).pw_name
-    known = Roster(
-        operators=frozenset({"op"}), coordinated={"co": frozenset({"b", "a"}), me: frozenset({"c"})}
-    )
-    assert (
-        compute_reach("op", known)
-        is compute_reach("root", known)
-        is compute_reach("slurm", known, "slurm")
-        is EVERYBODY
-    )
-    assert compute_reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
-    assert UNKNOWN.can_move(1, "a")
-    assert compute_reach("root", NO_ROSTER) is EVERYBODY
-    coordinator = compute_reach("co", known)
-    assert coordinator.describe_scope() == "jobs of accounts that it coordinates (a, b)"
-    assert (coordinator.can_move(0, "a"), coordinator.can_move(0, "d")) == (True, False)
-    daemon = compute_reach("daemon", known)
-    assert daemon.can_move(pwd.getpwnam("daemon").pw_uid, "d"), "its own"
-    assert "neither Operator nor coordinator" in daemon.describe_scope()
-
-
-def test_a_change_of_rights_is_said_once() -> None:
-    found = [MoveScope(uid=77), MoveScope(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
-    ask = ReachReporter(iter(found).__next__)
-    with capture_logs() as said:
-        assert [ask() for _ in found] == found
-    assert [line["jobs"] for line in said] == [
-        COORDINATOR.describe_scope(),
-        UNKNOWN.describe_scope(),
-    ]

@@ -11,7 +11,7 @@ from mirage.database.schema.engine import Store, Transaction
 from mirage.domain.job import Job
 from mirage.domain.ports import Cluster
 from mirage.errors import AccountingOff, ClusterError, UnreadableAnswer
-from mirage.history.ingest.live_ingest import FIRST_WINDOW_S, ingest_history, split_history
+from mirage.provision.polling.live_ingest import FIRST_WINDOW_S, ingest_history, split_history
 
 _log = structlog.get_logger(__name__)
 

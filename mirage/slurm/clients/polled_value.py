@@ -56,7 +56,7 @@ class PolledValue(Generic[T]):
         self._failures = 0
 
     def __call__(self) -> T:
-        """Return the last known answer, or `unknown` if none is fresh enough. Asks nobody."""
+        """Return the last known answer, or `default` if none is fresh enough. Asks nobody."""
         if self._answer is None:
             return self._default
         answer, at = self._answer

@@ -7,8 +7,8 @@ from mirage.database.chains import push_times
 from mirage.database.chains.push_times import PushTimes
 from mirage.database.schema.engine import Store
 from mirage.domain.job import Job, JobId, JobState
-from mirage.history.ingest import completion_push
-from mirage.history.ingest.completion_push import (
+from mirage.provision.polling import completion_push
+from mirage.provision.polling.completion_push import (
     LOOK_SOON_S,
     MISSED_AFTER_S,
     TRUSTED_S,

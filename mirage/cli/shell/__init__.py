@@ -1,1 +1,0 @@
-"""Describes the commands in manual pages."""

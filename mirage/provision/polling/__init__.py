@@ -1,0 +1,1 @@
+"""Read the queue, the nodes and accounting of the live Slurm, and store them."""
