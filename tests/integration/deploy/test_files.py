@@ -104,7 +104,9 @@ def test_the_role_names_what_is_there() -> None:
     assert len(named) >= 2
     assert [name for name in named if not (ROLE / name).exists()] == []
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    own_variables = set(re.findall(r"^ +(?:register: (?=mirage_))?(mirage_\w+)(?=:|$)", tasks, re.MULTILINE))
+    own_variables = set(
+        re.findall(r"^ +(?:register: (?=mirage_))?(mirage_\w+)(?=:|$)", tasks, re.MULTILINE)
+    )
     used = set(re.findall(r"\bmirage_\w+", tasks)) - own_variables
     used -= {"mirage_sudo", "mirage_deb", "mirage_learn_deb"}  # of 0.1.0: the role refuses them
     assert used <= set(defaults)
