@@ -24,7 +24,7 @@ DONE, FAILED, NOT_OURS, TIMED_OUT = 0, 1, 3, 4
 EPILOG = """In a link's script:
   mirage-link handover wait || exit 0       # until this link alone may write
   train & trainer=$!
-  mirage-link handover wait --asked && kill -USR1 $trainer   # save, then end
+  (mirage-link handover wait --asked && kill -USR1 $trainer) &   # save, then end
   wait $trainer; mirage-link handover release
 A server:
   serve & server=$!; until curl -sf localhost:$PORT/health; do sleep 1; done
