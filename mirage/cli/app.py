@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "learn": (
         "mirage.cli.policies.learn",
-        "Learn from the service's own history, and judge what was learned.",
+        "Learn models from the service's own history, and judge them.",
     ),
     "evaluate": ("mirage.cli.policies.evaluate", "Compare policies on the same hand-overs."),
     "forecast": (

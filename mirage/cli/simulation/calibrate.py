@@ -134,7 +134,7 @@ def calibrate_cluster_file(
 
 
 def _warn_of_fewer_nodes(calibration: "Calibration") -> None:
-    log_nodes, file_nodes = calibration.log_facts.nodes, calibration.params.nodes
+    log_nodes, file_nodes = calibration.seen.nodes, calibration.params.nodes
     if log_nodes > file_nodes:
         typer.echo(
             f"mirage: warning: in the log {log_nodes} nodes were busy at once, but the cluster "
@@ -152,7 +152,7 @@ def _render_tables(calibration: "Calibration") -> Iterator[Table]:
 def _render_measured(calibration: "Calibration") -> Table:
     from mirage.lab.simulation.log_replay import format_day
 
-    measured = calibration.log_facts
+    measured = calibration.seen
     table = create_table("read from the log", "")
     table.add_row("nodes", str(measured.nodes))
     for at, level in measured.levels:

@@ -103,7 +103,8 @@ class FittedSetting:
 class Calibration:
     params: Params
     plan: CalibrationPlan
-    log_facts: LogFacts
+    seen: LogFacts
+    """A name of `mirage calibrate --json`."""
     fitted: tuple[FittedSetting, ...]
     recipe: str
     """The recipe that scored best on the inner hold-out: `best` (the best trial), `middle` (the
@@ -158,7 +159,7 @@ def calibrate_params(
     return Calibration(
         params=params,
         plan=plan,
-        log_facts=facts,
+        seen=facts,
         fitted=tuple(
             _build_fitted_setting(setting, params, trials, bench.score_values)
             for setting in list_search_settings(params)

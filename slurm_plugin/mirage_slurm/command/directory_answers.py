@@ -29,7 +29,7 @@ LINK = (
 ).split()
 DECISION = (
     "id at last_at repeats chain_id link mode policy action reason time_left_s forecast release_at effect"
-    " error inputs"
+    " error inputs says"
 ).split()
 """The keys of a row of GET /chains/ID/decisions."""
 
