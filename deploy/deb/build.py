@@ -41,6 +41,9 @@ PYTHONS = {
 }
 """The package python3.N of a release that runs Mirage."""
 TRIED = ("debian12", "debian13")
+VERSION_EPOCH = "1"
+"""The number before the colon in the packages' versions, which dpkg compares first. Debian has an
+image viewer called mirage, 0.11: without the epoch apt takes the viewer for Mirage's upgrade."""
 LIB = Path("usr/lib/mirage")
 PLUGIN = LIB / "slurm_plugin"
 LEARN_SITE = LIB / "learn"
@@ -109,7 +112,7 @@ def build_plugin(order: Order) -> Path:
     shutil.rmtree(tree, ignore_errors=True)
     lay_plugin(order.source, tree, order.work)
     _lay_documents(tree, "mirage-plugin", version, read_epoch(order.source))
-    _control(tree, HERE / "plugin", version=version)
+    _control(tree, HERE / "plugin", version=with_epoch(version))
     return _pack(tree, order.out / f"mirage-plugin_{version}_all.deb", order.level)
 
 
@@ -121,8 +124,8 @@ def build(order: Order) -> Path:
     lay_service(source, tree, order.work, order.python)
     _lay_documents(tree, "mirage", version, read_epoch(source))
     _gzip(documents / "changelog.gz", (source / "CHANGELOG.md").read_bytes())
-    plugin = read_version(source)
-    _control(tree, HERE, version=version, python=order.python, plugin_version=plugin)
+    plugin, own = with_epoch(read_version(source)), with_epoch(version)
+    _control(tree, HERE, version=own, python=order.python, plugin_version=plugin)
     return _pack(tree, order.out / f"mirage_{version}_amd64.deb", order.level)
 
 
@@ -132,7 +135,7 @@ def build_learn(order: Order) -> Path:
     shutil.rmtree(tree, ignore_errors=True)
     lay_learning(order.source, tree, order.work, order.python)
     _lay_documents(tree, "mirage-learn", version, read_epoch(order.source))
-    _control(tree, HERE / "learn", version=version)
+    _control(tree, HERE / "learn", version=with_epoch(version))
     return _pack(tree, order.out / f"mirage-learn_{version}_amd64.deb", order.level)
 
 
@@ -249,7 +252,7 @@ def _lay_documents(tree: Path, name: str, version: str, epoch: int) -> None:
     place = tree / "usr/share/doc" / name
     lay_file(HERE / "files/copyright", place / "copyright")
     when = datetime.fromtimestamp(epoch, tz=UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
-    text = f"{name} ({version}) stable; urgency=medium\n\n"
+    text = f"{name} ({with_epoch(version)}) stable; urgency=medium\n\n"
     text += "  * See /usr/share/doc/mirage/changelog.gz.\n\n"
     text += f" -- Mirage developers <mirage@localhost>  {when}\n"
     _gzip(place / "changelog.Debian.gz", text.encode())
@@ -309,6 +312,11 @@ def read_version(source: Path) -> str:
     file = source / "slurm_plugin/mirage_slurm/command/version.py"
     made = datetime.fromtimestamp(read_epoch(source), tz=UTC)
     return f"{runpy.run_path(str(file))['VERSION']}+{made:%Y%m%d.%H%M%S}"
+
+
+def with_epoch(version: str) -> str:
+    """The version as dpkg compares it. Names of files have no epoch."""
+    return f"{VERSION_EPOCH}:{version}"
 
 
 def read_epoch(source: Path) -> int:

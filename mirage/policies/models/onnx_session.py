@@ -1,5 +1,6 @@
 """Runs an artefact's graph, and names its inputs and outputs."""
 
+import os
 from typing import Any
 
 INPUT = "observation"
@@ -18,7 +19,12 @@ ADVANTAGE = "advantage"
 
 
 def open_session(graph: bytes) -> Any:
-    """Open an onnxruntime session on one thread: one decision is too small for several threads."""
+    """Open an onnxruntime session on one thread: one decision is too small for several threads.
+
+    Without the variable onnxruntime makes an id of this host in ~/.cache/Microsoft, and sends
+    events to Microsoft. It reads the variable once, when it is loaded.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - a fifth of a second, and only a model needs it
 
     options = onnxruntime.SessionOptions()
