@@ -1,7 +1,7 @@
 """Writes the demo's figures into README.md and docs/research/results.md, between their marks.
 
-    python -m tests.support.demo_figures                # every column: an hour on 2 cores
-    python -m tests.support.demo_figures 0              # the first column: three minutes
+    python -m tests.support.demo_figures                # every column: half an hour on 2 cores
+    python -m tests.support.demo_figures 0              # the first column: two minutes
     python -m tests.support.demo_figures 0=demo.json    # from what `demo --once --json` printed
 
 `tests/integration/cli/test_demo.py` checks the first column, and
@@ -64,12 +64,12 @@ def render_table(policies: Policies) -> str:
 
 def render_column(policies: Policies) -> dict[str, str]:
     """Cost (interruption / overlap) by policy, the lowest cost in bold."""
-    least = min(f"{figures['cost_h']:.2f}" for figures in policies.values())
+    least = min(round(figures["cost_h"], 2) for figures in policies.values())
     cells = {}
     for name, figures in policies.items():
         parts = f"{figures['interruption_h']:.2f} / {figures['overlap_h']:.2f}"
         cell = f"{figures['cost_h']:.2f} ({parts})"
-        cells[name] = f"**{cell}**" if cell.startswith(f"{least} ") else cell
+        cells[name] = f"**{cell}**" if round(figures["cost_h"], 2) == least else cell
     return cells
 
 

@@ -27,6 +27,7 @@ from mirage.lab.demo.comparison_plan import (
     BASELINE,
     LEARNING,
     LEARNING_NODES,
+    PINNED_TICK_S,
     PRESET,
     SEED,
     WARM_UP_DAYS,
@@ -182,9 +183,9 @@ def run_demo(
     two running links) of a hand-over from one link to the next.
 
     The demo needs no Slurm and touches none. It keeps its files in a directory under /tmp, and
-    removes the directory when it ends. `mirage demo --once` takes three minutes. With --no-pin it
-    takes three times as long, because the policy auto then asks the twin. Ctrl-C or SIGTERM ends
-    the demo at any time, with exit code 130 or 143.
+    removes the directory when it ends. `mirage demo --once` takes two minutes. With --no-pin it
+    takes some ten minutes, because the policy auto then asks the twin. Ctrl-C or SIGTERM ends the
+    demo at any time, with exit code 130 or 143.
     """
     from mirage import logs
     from mirage.lab.demo.demo_site import DemoSite
@@ -195,7 +196,8 @@ def run_demo(
     if pin and learn:
         raise InputError("no model is asked where a job is pinned: leave --pin or --learn out")
     logs.setup_logging("auto", warnings_only=True)
-    plan, default_nodes = _choose_plan(learn=learn)
+    may_pin = not learn if pin is None else pin
+    plan, default_nodes = _choose_plan(learn=learn, may_pin=may_pin)
     plan = replace(plan, chains=chains or plan.chains, links=links or plan.links, nodes=nodes)
     stage = build_scenario(preset, seed, trace, cluster, load_site_params, default_nodes)
     start, stop = choose_window(stage, plan, begin, until)
@@ -205,7 +207,6 @@ def run_demo(
         ending = stack.enter_context(watch_signals())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.build_cluster(plan, start)
-        may_pin = not learn if pin is None else pin
         site = DemoSite.create_in(state, world, pin=may_pin, learns=learn)
         url = stack.enter_context(site.serve_api(port))
         console = Console(stderr=True)
@@ -225,7 +226,7 @@ def run_demo(
             site.keep_forecasting(partial(ending.wait, _CHECK_S))
 
 
-def _choose_plan(*, learn: bool) -> tuple[ComparisonPlan, int]:
+def _choose_plan(*, learn: bool, may_pin: bool) -> tuple[ComparisonPlan, int]:
     """Return the plan and the nodes of the cluster that stand unless options say otherwise.
 
     Raises InputError if a demo that is to learn lacks packages.
@@ -234,7 +235,8 @@ def _choose_plan(*, learn: bool) -> tuple[ComparisonPlan, int]:
         from mirage.lab.demo.demo_site import PLAN
         from mirage.simulator.types import Params
 
-        return PLAN, Params().nodes
+        plan = replace(PLAN, tick_s=PINNED_TICK_S) if may_pin else PLAN
+        return plan, Params().nodes
     from mirage.lab.demo.learning_nights import FAMILIES
     from mirage.lab.learning.candidates import check_packages
 

@@ -9,6 +9,10 @@ WARM_UP_DAYS = 14
 """The queue of the heavy preset builds up in its first two weeks."""
 PRESET = "heavy"
 SEED = 1
+PINNED_TICK_S = 1800
+"""The tick of a demo in which `auto` pins: nothing is decided after that, and the rules' costs are
+those of ticks of 600 s to 0.4 h. Where the twin decides, each tick moves the release: `auto` cost
+2.11 h with ticks of 1,800 s, and 1.26 h with 600 s (docs/research/results.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +32,7 @@ class ComparisonPlan:
     spread_s: int = 17 * 3600
     """Seconds between two chains. It does not divide a day, so chains begin at all hours of the
     day."""
-    tick_s: int = 1800
-    """A service looks each minute. Each tick costs computing, a release is planned to the minute
-    between two, and with 600 s the outcomes were the same to some minutes."""
+    tick_s: int = 600
     warm_up_days: int = WARM_UP_DAYS
     """The chains begin so many days into the load."""
     longest_s: int = 60 * DAY_S
@@ -60,6 +62,8 @@ LEARNING = ComparisonPlan(
     # More than the time has room for: the chains of this site go on all the time.
     links=150,
     time_limit_s=12 * HOUR_S,
+    # Each tick costs computing, and a release is planned to the minute between two.
+    tick_s=1800,
     # So much accounting a service reads when it begins.
     warm_up_days=7,
     longest_s=51 * DAY_S,
