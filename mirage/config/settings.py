@@ -392,8 +392,8 @@ class RetentionSettings(_Section):
     """
 
     audit_days: _Days = 180
-    """How long the audit keeps rows about a chain after the chain is over: the owner's requests and
-    the actions. Runs of learning are kept as long; days."""
+    """How long the audit keeps rows about a chain, the owner's requests and the actions. Rows about
+    a chain that is not over stay. Runs of learning are kept as long; days."""
     audit_admin_days: _Days = 1095
     """How long the audit keeps all other rows: admins' actions, tokens and sessions, refusals,
     marks on others' jobs; days, at least `audit_days`."""
