@@ -21,7 +21,7 @@ from tests.acceptance.cluster.forger import Lie, at_work
 from tests.support.identity.site import KEY, Site, end
 from tests.support.slurm_testbed import Testbed, TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 OPEN_SITE = TestbedSettings(
     nodes=2, extra=("AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={KEY}")

@@ -23,7 +23,7 @@ from tests.acceptance.cluster.forger import Forger, Lie, at_work, waiting_job
 from tests.support.cluster.slurm_rig import TWO_NODES, put_on_path, submit
 from tests.support.slurm_testbed import Testbed
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 # On 5e998b7 two looks of five at the queue believed him, and one of ten at accounting: sixty of the
 # first and twice sixty of the second show that. FORGER_SWEEP=1 takes all that the issue asks for.

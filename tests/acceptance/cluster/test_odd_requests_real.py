@@ -9,7 +9,7 @@ from mirage.domain.job import JobId
 from mirage.domain.ports import Cluster
 from tests.support.cluster.slurm_rig import RestRig, SlurmRig
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slurm
 
 ODD = ("gpu:a b:1", "gpu:9999999T", "gpu:a!b:1")
 JOBS, ODD_JOBS = 34, 12

@@ -21,11 +21,7 @@ from tests.acceptance.deploy.clean_root import CleanRoot, clean_root
 from tests.acceptance.deploy.packages import NEXT_SCHEMA, PYTHONS
 from tests.support.patient import wait_until
 
-pytestmark = [
-    pytest.mark.deb,
-    # It installs from registries, in the idle time of a machine that does much else.
-    pytest.mark.timeout(3600),
-]
+pytestmark = pytest.mark.deb
 
 STATE = "/var/lib/mirage"
 SOCKET = "/run/mirage/api.sock"

@@ -23,11 +23,7 @@ from tests.acceptance.deploy.test_deb import STATE, answers, copies, modes, sche
 from tests.static import find_program
 from tests.support.paths import DEPLOY
 
-pytestmark = [
-    pytest.mark.deb,
-    # It fetches wheels, in the idle time of a machine that does much else.
-    pytest.mark.timeout(3600),
-]
+pytestmark = pytest.mark.deb
 
 FOLDER = DEPLOY / "rpm"
 RPM = ("rpm", "--force-debian", "--nodeps")

@@ -27,7 +27,6 @@ def _judged(recording: record.Recording, folder: Path) -> Recording:
     return Recording(path)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("priority", ["age", "fairshare"])
 def test_plans_are_those_of_squeue_start(
     slurm_host: Testbed, tmp_path: Path, priority: str
@@ -44,7 +43,6 @@ def test_plans_are_those_of_squeue_start(
     assert plans.agreement() >= _AGREE_AT_LEAST, plans.misses()
 
 
-@pytest.mark.timeout(3600)
 def test_starts_of_the_next_ten_minutes_are_foretold(slurm_host: Testbed, tmp_path: Path) -> None:
     """As well as a long run's in an hour and a half, or nearly as well in three times as long.
 

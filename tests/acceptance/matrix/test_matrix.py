@@ -8,7 +8,7 @@ from tests.acceptance.matrix.people import People
 from tests.acceptance.matrix.trying import TRIALS, of_way
 from tests.support.slurm_testbed import Testbed
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,6 @@ _HOUR_S = 3600
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_the_demo_saves_what_the_readme_says() -> None:
     words = ["demo", "--once", "--json", "--port", "0"]
     done = subprocess.run(
