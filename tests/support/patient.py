@@ -31,4 +31,4 @@ def wait_until(
     deadline = time.monotonic() + limit_s
     while not reached():
         assert time.monotonic() < deadline, otherwise or f"not within {limit_s:.0f} s"
-        time.sleep(0.01)
+        time.sleep(0.05)
