@@ -85,11 +85,12 @@ test-chains: $(KERNELS)  ## whole chains, and what they win
 test-plugin: $(STAMP)  ## what users touch
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) $A/slurm_plugin
 
+# One scene there asks the simulator, and kernels of another Python would be compiled for minutes: it runs as plain Python.
 test-slurm-24.11: $(ROOT_TRIXIE)  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
-	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
+	$(TIMED) $(APART) --root trixie env NUMBA_DISABLE_JIT=1 python $(OF_SLURM) $(RELEASE_TESTS)
 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
-	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
+	$(TIMED) $(APART) --root sid env NUMBA_DISABLE_JIT=1 python $(OF_SLURM) $(RELEASE_TESTS)
 
 # After the tests, whose results lie in build: which releases README.md and docs/admin/install.md name, and how their tests ended.
 tried:  ## the table of releases, from the last make test and make test-slurm-26.05
