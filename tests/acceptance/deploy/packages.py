@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mirage.database.schema.tables import SCHEMA
@@ -35,29 +36,23 @@ def downgrade() -> None:
 
 def build(source: Path, out: Path, release: str, *names: str, epoch: int) -> list[Path]:
     """The packages of those names. `epoch`: of the commit; a later one is a newer package."""
-    places = ["--source", str(source), "--out", str(out), "--work", str(out.parent / "work")]
-    done = subprocess.run(
-        [
-            *(sys.executable, str(BUILD), *places, "--level", "1", f"--release={release}"),
-            *(f"--package={name}" for name in names),
-        ],
-        env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [Path(line) for line in done.stdout.splitlines()]
+    return _build_packages(BUILD, source, out, names, [f"--release={release}"], epoch)
 
 
 def build_rpms(
     source: Path, out: Path, *names: str, epoch: int, python: str = "3.12"
 ) -> list[Path]:
     """The RPM packages of those names, or all."""
-    words = [f"--package={name}" for name in names]
-    words += [f"--source={source}", f"--out={out}", f"--work={out.parent / 'work'}"]
+    return _build_packages(BUILD_RPM, source, out, names, [f"--python={python}"], epoch)
+
+
+def _build_packages(
+    program: Path, source: Path, out: Path, names: Sequence[str], options: list[str], epoch: int
+) -> list[Path]:
+    words = [f"--source={source}", f"--out={out}", f"--work={out.parent / 'work'}", "--level=1"]
+    words += [*options, *(f"--package={name}" for name in names)]
     done = subprocess.run(
-        [sys.executable, str(BUILD_RPM), *words, f"--python={python}", "--level=1"],
+        [sys.executable, str(program), *words],
         env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
         capture_output=True,
         text=True,
